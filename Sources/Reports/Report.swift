@@ -47,8 +47,6 @@ package struct Report: Sendable {
   let itemTieBreak: String
   package let shares: [String: Share]
   package let charts: [ReportChart]
-  /// Whether the table draws its counts as bars, since they are parts of a whole.
-  package let hasBars: Bool
   /// Whether later facts can change parts of a past state; the definition names them.
   package let isPartlyFrozen: Bool
   private let numbers: Signature
@@ -76,7 +74,7 @@ package struct Report: Sendable {
     order: String? = nil,
     itemOrder: String = "at DESC, original_transaction_id, transaction_id, measure",
     itemTieBreak: String = "r::text", shares: [String: Share] = [:], charts: [ReportChart] = [],
-    hasBars: Bool = false, isPartlyFrozen: Bool = false, views: Views? = nil
+    isPartlyFrozen: Bool = false, views: Views? = nil
   ) {
     let text = String(decoding: sql, as: UTF8.self)
     let relation = Self.relation(name)
@@ -91,7 +89,7 @@ package struct Report: Sendable {
     )
     (self.drillDown, self.stock, self.priced) = (drillDown, stock, priced)
     (self.itemOrder, self.itemTieBreak) = (itemOrder, itemTieBreak)
-    (self.shares, self.charts, self.hasBars) = (shares, charts, hasBars)
+    (self.shares, self.charts) = (shares, charts)
     (self.isPartlyFrozen, self.views) = (isPartlyFrozen, views)
   }
 }

@@ -6,11 +6,9 @@ package import Subscriptions
 /// The last week of a report, from Monday to Sunday, is not over. Here each week ends at the same
 /// time of day.
 package enum PastWeeks: String, CaseIterable, Sendable {
-  /// Refunds by their own date, as in `revenue`, of the seven days up to the moment.
-  case refunds
   /// Renewals due within seven days of the same moment of each week, as in `renewals-due`.
   case renewalsDue = "renewals-due"
-  /// Problems by the measures of `intake`, of the same days as refunds.
+  /// Problems by the measures of `intake`, of the seven days up to the moment.
   case intake
 
   package static let count = 12
@@ -23,7 +21,6 @@ package enum PastWeeks: String, CaseIterable, Sendable {
 
   var report: Report {
     switch self {
-    case .refunds: .revenue
     case .renewalsDue: .renewalsDue
     case .intake: .intake
     }
@@ -34,18 +31,6 @@ package enum PastWeeks: String, CaseIterable, Sendable {
     let moment = PostgresTimestamp(now)
     let firstDay = PostgresTimestamp(now - .days(7 * Self.count - 1))
     return switch self {
-    case .refunds:
-      """
-      SELECT w.weeks_ago::bigint, 'refunds' AS measure, -sum(i.number)::bigint AS number
-      FROM tenure.movement_item(ARRAY['refunded'], 'at', (\(firstDay) AT TIME ZONE 'UTC')::date,
-        NULL, 'UTC', NULL, 'production', false, NULL, \(moment)) AS i
-      CROSS JOIN LATERAL (
-        SELECT ((\(moment) AT TIME ZONE 'UTC')::date - i.day) / 7 AS weeks_ago
-      ) AS w
-      WHERE i.period_type <> 'trial' AND i.at <= \(moment) - w.weeks_ago * interval '168 hours'
-      GROUP BY w.weeks_ago
-      ORDER BY w.weeks_ago
-      """
     case .renewalsDue: renewalsDue(before: now)
     case .intake:
       """

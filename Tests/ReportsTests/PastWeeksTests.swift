@@ -48,32 +48,6 @@ struct PastWeeksTests {
     return due
   }
 
-  @Test func `refunds are counted in weeks that all end at this time of day`() async throws {
-    try await withSamples { reports, database in
-      // On 14 April one; on 5 and 8 March two, 41 and 38 days ago.
-      #expect(try await weeks(.refunds, reports, at: Self.now) == [0: 1, 5: 2])
-      // The week before ended on 8 April at noon; a trial that was taken back is no refund.
-      try await database.runScript(
-        """
-        INSERT INTO tenure.movement (environment, original_transaction_id, kind, at,
-          transaction_id, charge_original_transaction_id, product_id, cause, origin_at, number,
-          ownership_type, period_type, quantity, known_from)
-        SELECT 'production', 's1', 'refunded', at, 't', 's1', 'month', '', at, -1, ownership, type,
-          1, at
-        FROM (VALUES (timestamptz '2026-04-08 12:00Z', 'purchased', 'normal'),
-          ('2026-04-08 12:00:00.001Z', 'purchased', 'normal'),
-          ('2026-04-09 00:00Z', 'purchased', 'intro'), ('2026-04-10 00:00Z', 'purchased', 'trial'),
-          ('2026-04-11 00:00Z', 'family_shared', 'normal'),
-          ('2026-04-15 12:00Z', 'purchased', 'normal'),
-          ('2026-04-15 12:00:00.001Z', 'purchased', 'normal'),
-          ('2026-01-22 00:00Z', 'purchased', 'normal'),
-          ('2026-01-21 11:00Z', 'purchased', 'normal')) AS t (at, ownership, type)
-        """)
-      #expect(
-        try await weeks(.refunds, reports, at: Self.now) == [0: 3, 1: 1, 5: 2, 11: 1])
-    }
-  }
-
   @Test func `what was due is what was known to be due at that moment`() async throws {
     try await withSamples { reports, database in
       // s1 on 10 March (that it renewed was known later) and s4 on the 5th; s4 on 5 February.
@@ -117,15 +91,6 @@ struct PastWeeksTests {
       let reports = ReportReader(database: database)
       let known = try await due(reports, before: now)
       #expect(try await weeks(.renewalsDue, reports, at: now) == known, "seed \(seed)")
-      var choices = ReportChoices()
-      choices.bucket = .day
-      choices.from = CalendarDate(daysSince1970: now.dayAndTime.date.daysSince1970 - 6)
-      let revenue = try await reports.table(of: .revenue, choices, at: now)
-      let refunds = revenue.rows.indices.reduce(into: Int64(0)) { sum, index in
-        if case .number(let number)? = revenue.value("refunds", inRow: index) { sum += number }
-      }
-      let found = try await weeks(.refunds, reports, at: now)
-      #expect(found[0] ?? 0 == refunds, "seed \(seed)")
     }
   }
 }

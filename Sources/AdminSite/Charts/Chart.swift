@@ -24,6 +24,8 @@ struct Chart: Sendable {
   var lines: [(seriesClass: String, data: String)] = []
   /// The pieces of stacked bars.
   var bars: [(seriesClass: String, x: String, width: String, y: String, height: String)] = []
+  /// The parts of the plot whose numbers still grow.
+  var unfinished: [(x: String, width: String)] = []
   var dots: [(seriesClass: String, x: String, y: String)] = []
   /// The parts of the plot that show the values of one time when pointed at.
   var bands: [(x: String, width: String, text: String)]
@@ -48,11 +50,12 @@ extension Chart {
   /// Draws a line for each series, and an area below the first.
   init(linesOf data: ChartData) {
     let scale = ChartScale(
-      data.series.flatMap { $0.values.compactMap(\.self) }, height: data.height)
+      data.series.flatMap { $0.values.compactMap(\.self) }, height: data.height,
+      least: data.unit.leastSpan)
     let shares = data.centres
     self = data.picture(scale: scale, marks: data.calendarMarks(at: shares))
     for (index, series) in data.series.enumerated() {
-      let seriesClass = ChartData.seriesClass(index)
+      let seriesClass = data.seriesClass(index)
       let runs = PathRun.runs(of: series.values, at: shares, in: scale)
       let drawn = runs.filter { $0.points.count > 1 }
       if !drawn.isEmpty {
@@ -120,6 +123,7 @@ extension ChartData {
   /// The calendar's marks, each at the first bucket that begins no earlier.
   func calendarMarks(at shares: [Double]) -> [(share: Double, label: String)] {
     guard let first = buckets.first, let last = buckets.last else { return [] }
+    if categories != nil { return zip(shares, buckets).map { ($0, $1.label) } }
     guard first.at < last.at else { return [(0.5, first.label)] }
     let finest = zip(buckets, buckets.dropFirst()).map { $1.at - $0.at }.min() ?? .zero
     let ticks = CalendarTicks(from: first.at, until: last.at, most: Self.mostTicks, finest: finest)
@@ -134,9 +138,13 @@ extension Chart {
   /// and a line for the total.
   init(stacksOf data: ChartData) {
     let stacks = data.buckets.indices.map { Stack(data.series.map(\.values), at: $0) }
-    let sums = data.net?.values.map { $0.map(ChartScale.clamped) } ?? []
+    // The net of an unfinished period says nothing yet.
+    let sums = (data.net?.values ?? []).enumerated().map { index, value in
+      data.unfinished.contains(index) ? nil : value.map(ChartScale.clamped)
+    }
     let scale = ChartScale(
-      stacks.flatMap { [$0.above, $0.below] } + sums.compactMap(\.self), height: data.height)
+      stacks.flatMap { [$0.above, $0.below] } + sums.compactMap(\.self), height: data.height,
+      least: data.unit.leastSpan)
     let shares = data.centres
     self = data.picture(scale: scale, marks: data.calendarMarks(at: shares))
     let width = min(78 / Double(max(data.buckets.count, 1)), 10)
@@ -145,7 +153,7 @@ extension Chart {
         let (top, bottom) = (scale.y(piece.until), scale.y(piece.from))
         bars.append(
           (
-            ChartData.seriesClass(piece.series), Coordinate.text(share * 100 - width / 2),
+            data.seriesClass(piece.series), Coordinate.text(share * 100 - width / 2),
             Coordinate.text(width), Coordinate.text(min(top, bottom)),
             Coordinate.text(abs(bottom - top))
           ))
@@ -208,6 +216,14 @@ struct ChartData: Sendable {
   var net: Series?
   /// Of the plot, in pixels.
   var height = 200
+  /// The names of the series whose growth is bad news, in warm colours.
+  var losses: Set<String> = []
+  /// The buckets whose numbers still grow.
+  var unfinished: Set<Int> = []
+  /// What the buckets are, if they are not times.
+  var categories: String?
+  /// Whether the legend has the sums of the finished buckets instead of the latest values.
+  var sumsUp = false
 
   /// Whether no value is known.
   var isEmpty: Bool { series.allSatisfy { $0.values.allSatisfy { $0 == nil } } }
@@ -224,11 +240,23 @@ extension ChartData {
     Chart(
       id: id, title: title, description: description, height: height,
       fullHeight: height + Self.axisHeight, labelY: height + 16, yTicks: scale.ticks(in: unit),
-      xTicks: ChartTick.across(marks), bands: bands, legend: legend, isEmpty: isEmpty, table: table)
+      xTicks: ChartTick.across(marks),
+      unfinished: isEmpty ? [] : unfinished.sorted().map { (x(of: $0), x(of: 1)) }, bands: bands,
+      legend: legend, isEmpty: isEmpty, table: table)
   }
 
-  /// The class of a series' colour; the six colours repeat.
-  static func seriesClass(_ index: Int) -> String { "series-\(index % 6 + 1)" }
+  /// The start of a bucket, in percent of the width.
+  private func x(of bucket: Int) -> String {
+    Coordinate.text(Double(bucket) / Double(buckets.count) * 100)
+  }
+
+  /// The class of a series' colour: cool ones for gains and warm ones for losses, which repeat.
+  func seriesClass(_ index: Int) -> String {
+    let isLoss = losses.contains(series[index].name)
+    let place = series[..<index].count { losses.contains($0.name) == isLoss }
+    let colours = losses.isEmpty ? [1, 2, 3, 4, 5, 6] : isLoss ? [7, 2, 5] : [1, 3, 6, 4]
+    return "series-\(colours[place % colours.count])"
+  }
 
   /// The class of the line of the total.
   static let netClass = "series-net"
@@ -239,10 +267,21 @@ extension ChartData {
   private var legend: [(seriesClass: String, label: String, value: String?)] {
     allSeries.enumerated().map { index, series in
       (
-        self.series.indices.contains(index) ? Self.seriesClass(index) : Self.netClass,
-        series.name, (series.values.last ?? nil).map(unit.text)
+        self.series.indices.contains(index) ? seriesClass(index) : Self.netClass,
+        series.name, (sumsUp ? sum(series.values) : series.values.last ?? nil).map(unit.text)
       )
     }
+  }
+
+  /// The sum of the finished buckets; nil if none is known.
+  private func sum(_ values: [Int64?]) -> Int64? {
+    values.enumerated().filter { !unfinished.contains($0.offset) }.compactMap(\.element)
+      .reduce(nil) { ($0 ?? 0) + ChartScale.clamped($1) }
+  }
+
+  /// A bucket's label, with a remark for an unfinished one.
+  private func label(of bucket: Int) -> String {
+    buckets[bucket].label + (unfinished.contains(bucket) ? " so far" : "")
   }
 
   /// One sentence for each series: where it ends, where it began, and its extremes.
@@ -272,241 +311,27 @@ extension ChartData {
         series.values[index].map { "\(series.name) \(unit.text($0))" }
       }
       return (
-        Coordinate.text(Double(start) / Double(count) * 100),
+        x(of: start),
         Coordinate.text(Double(index + 1 - start) / Double(count) * 100),
-        "\(buckets[index].label): "
+        "\(label(of: index)): "
           + (values.isEmpty ? "not known" : values.joined(separator: ", "))
       )
     }
   }
 
-  /// Latest first.
+  /// Times have the latest first.
   private var table: DataTable {
     DataTable(
       caption: title,
-      columns: [DataColumn(label: "Time")]
+      columns: [DataColumn(label: categories ?? "Time")]
         + allSeries.map { DataColumn(label: $0.name, isNumber: true) },
-      rows: buckets.indices.reversed().map { index in
+      rows: (categories == nil ? buckets.indices.reversed() : Array(buckets.indices)).map { index in
         DataRow(
-          cells: [DataCell(text: buckets[index].label, isHeading: true)]
+          cells: [DataCell(text: label(of: index), isHeading: true)]
             + allSeries.map { series in
               DataCell(text: series.values[index].map(unit.text) ?? "", isNumber: true)
             })
       },
       emptyText: "There are no values.")
-  }
-}
-
-/// The vertical axis of a chart, between round numbers.
-///
-/// Values are integers of small units, so that the steps between the marks are exact.
-struct ChartScale: Hashable, Sendable {
-  /// The lowest and the highest mark.
-  let lowest: Int64
-  let highest: Int64
-  /// Between two marks: 1, 2 or 5 times a power of ten.
-  let step: Int64
-  /// In pixels.
-  let height: Int
-
-  /// Larger values are drawn at the edge.
-  private static let limit: Int64 = 100_000_000_000_000_000
-
-  /// Limits a value, so that no sum overflows.
-  static func clamped(_ value: Int64) -> Int64 { min(max(value, -limit), limit) }
-
-  /// Includes zero.
-  init(_ values: [Int64], height: Int) {
-    let low = Self.clamped(min(values.min() ?? 0, 0))
-    let high = Self.clamped(max(values.max() ?? 0, 0))
-    step = Self.step(for: high - low)
-    self.height = height
-    lowest = Self.floor(low, to: step)
-    highest = max(-Self.floor(-high, to: step), lowest + step)
-  }
-
-  /// The smallest round step of which five cover the span.
-  private static func step(for span: Int64) -> Int64 {
-    var power: Int64 = 1
-    while true {
-      for factor: Int64 in [1, 2, 5] where power * factor * 5 >= span { return power * factor }
-      power *= 10
-    }
-  }
-
-  private static func floor(_ value: Int64, to step: Int64) -> Int64 {
-    let rest = value % step
-    return value - rest - (rest < 0 ? step : 0)
-  }
-
-  /// From the bottom to the top.
-  var marks: [Int64] { Array(stride(from: lowest, through: highest, by: Int64.Stride(step))) }
-
-  /// In pixels from the top.
-  func y(_ value: Int64) -> Double {
-    let inside = min(max(value, lowest), highest)
-    return Double(height) * Double(highest - inside) / Double(highest - lowest)
-  }
-
-  /// The start of areas and bars: zero, or the nearest edge.
-  var baseline: Double { y(0) }
-
-  func ticks(in unit: ChartUnit) -> [ChartTick] {
-    marks.map { mark in
-      ChartTick(
-        position: Coordinate.text(y(mark)), label: unit.short(mark), anchor: "end",
-        isZero: mark == 0)
-    }
-  }
-}
-
-/// The unit of a chart's numbers, and their format.
-enum ChartUnit: Hashable, Sendable {
-  case count
-  /// Milliunits of a currency.
-  case money(currency: String)
-  /// Hundredths of a percent.
-  case share
-
-  /// Writes a value exactly, as in `1,284`, `1,284.50 USD` or `3.25 %`.
-  func text(_ value: Int64) -> String {
-    switch self {
-    case .count: Self.text(Decimal(value), decimals: 0...0)
-    case .money(let currency):
-      Self.text(Decimal(value) / 1000, decimals: (Self.decimals[currency] ?? 2)...3) + " "
-        + currency
-    case .share: Self.text(Decimal(value) / 100, decimals: 1...2) + " %"
-    }
-  }
-
-  /// Writes a value for an axis, as in `1.2k`, without the currency.
-  func short(_ value: Int64) -> String {
-    switch self {
-    case .count: Self.short(Decimal(value))
-    case .money: Self.short(Decimal(value) / 1000)
-    case .share: Self.text(Decimal(value) / 100, decimals: 0...2) + " %"
-    }
-  }
-
-  /// Writes a number in thousands, millions and so on.
-  private static func short(_ number: Decimal) -> String {
-    var (number, suffix) = (number, "")
-    for next in ["k", "M", "G", "T"] where number.magnitude >= 1000 {
-      (number, suffix) = (number / 1000, next)
-    }
-    return text(number, decimals: 0...2) + suffix
-  }
-
-  /// Writes a number with thousands separators, rounded towards zero.
-  private static func text(_ number: Decimal, decimals: ClosedRange<Int>) -> String {
-    number.formatted(
-      .number.locale(english).precision(.fractionLength(decimals)).rounded(rule: .towardZero)
-    ).replacing("-", with: "−")
-  }
-
-  private static let english = Locale(identifier: "en_US")
-
-  /// Apple's currencies without and with three decimals; all others have two.
-  private static let decimals: [String: Int] = [
-    "JPY": 0, "KRW": 0, "VND": 0, "CLP": 0, "BHD": 3, "JOD": 3, "KWD": 3, "OMR": 3, "TND": 3,
-  ]
-}
-
-/// The marks of a time axis: midnights, first days of months, or full hours.
-///
-/// Times are read as UTC; for another time zone the caller passes wall-clock times.
-struct CalendarTicks: Sendable {
-  /// In order, with labels.
-  let marks: [(moment: Timestamp, label: String)]
-
-  /// At most that many marks, none closer than the finest distance: days have no hours.
-  init(from: Timestamp, until: Timestamp, most: Int, finest: Duration = .zero) {
-    var marks: [(moment: Timestamp, label: String)] = []
-    for step in Step.all where from < until && marks.isEmpty && step.shortest >= finest {
-      let moments = step.marks(from: from, until: until, most: most)
-      marks = moments.enumerated().map { index, moment in
-        let hasRoom = moments.count <= Self.fewDays
-        return (moment, step.label(moment, isFirst: index == 0, hasRoom: hasRoom))
-      }
-    }
-    self.marks = marks
-  }
-
-  /// With more days there is no room for the year in each label.
-  private static let fewDays = 5
-
-  private enum Step {
-    /// Days or parts of one, counted from a moment.
-    case time(Duration, from: Timestamp)
-    case months(Int)
-
-    /// Weeks begin on Mondays.
-    private static let monday = Timestamp(CalendarDate(year: 1970, month: 1, day: 5))
-    private static let epoch = Timestamp(milliseconds: 0)
-
-    /// From the finest to the coarsest.
-    static let all: [Step] =
-      ([.hours(1), .hours(3), .hours(6), .hours(12), .days(1), .days(2)] as [Duration])
-      .map { .time($0, from: epoch) } + [7, 14].map { .time(.days($0), from: monday) }
-      + [1, 2, 3, 6, 12, 24, 60, 120, 600, 1200].map(months)
-
-    /// The shortest: February has 28 days.
-    var shortest: Duration {
-      switch self {
-      case .time(let length, _): length
-      case .months(let months): .days(28 * months)
-      }
-    }
-
-    /// Empty if there are more than the limit.
-    func marks(from: Timestamp, until: Timestamp, most: Int) -> [Timestamp] {
-      let first = number(of: from)
-      let marks = (first...first + most + 1).map(mark).filter { from <= $0 && $0 <= until }
-      return marks.count > most ? [] : marks
-    }
-
-    /// The number of the last mark that is not after a moment.
-    private func number(of moment: Timestamp) -> Int {
-      switch self {
-      case .time(let length, let origin):
-        Int(((moment - origin) / length).rounded(.down))
-      case .months(let months):
-        (moment.dayAndTime.date.year * 12 + moment.dayAndTime.date.month - 1) / months
-      }
-    }
-
-    private func mark(_ number: Int) -> Timestamp {
-      switch self {
-      case .time(let length, let origin): return origin + length * number
-      case .months(let months):
-        let month = number * months
-        return Timestamp(CalendarDate(year: month / 12, month: month % 12 + 1, day: 1))
-      }
-    }
-
-    func label(_ moment: Timestamp, isFirst: Bool, hasRoom: Bool) -> String {
-      let (date, time) = moment.dayAndTime
-      switch self {
-      case .time where time > 0:
-        let hour = time / 3_600_000
-        return (hour < 10 ? "0" : "") + "\(hour):00"
-      case .time:
-        return "\(date.day) \(date.monthName)" + (isFirst && hasRoom ? " \(date.year)" : "")
-      case .months(let months) where months.isMultiple(of: 12): return "\(date.year)"
-      case .months: return date.monthName + (isFirst || date.month == 1 ? " \(date.year)" : "")
-      }
-    }
-  }
-}
-
-extension ChartTick {
-  /// Marks at shares of an axis: outer labels stay inside; a phone hides every other of many.
-  static func across(_ marks: [(share: Double, label: String)]) -> [ChartTick] {
-    marks.enumerated().map { index, mark in
-      let anchor = mark.share < 0.06 ? "start" : mark.share > 0.94 ? "end" : "middle"
-      return ChartTick(
-        position: Coordinate.text(mark.share * 100), label: mark.label, anchor: anchor,
-        isMinor: marks.count > 4 && !index.isMultiple(of: 2))
-    }
   }
 }

@@ -17,7 +17,10 @@ struct OverviewPageController: Controller {
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
     if !answers.working.isEmpty { frame.refreshSeconds = ReportPageController.refreshSeconds }
     let customers = try await CustomerListController(api: api).latest(5)
-    let charts = answers.tables[.active].map { ReportCharts(table: $0).pictures } ?? []
+    let weeks = ReportRequest(
+      .active, query: "bucket=week", at: answers.tables[.active]?.asOf ?? pages.now())
+    let charts =
+      answers.tables[.active].map { ReportCharts(table: $0, request: weeks).pictures } ?? []
     return PageRenderer.response(
       (
         page: frame, attention: answers.attention, groups: answers.groups,
@@ -104,13 +107,13 @@ struct OverviewQuestion: Hashable, Sendable {
     (self.report, self.choices, self.weeks) = (report, choices, weeks)
   }
 
-  // The last twelve weeks, the next or last seven days, or the latest actions.
+  // The last twelve weeks or months, the next or last seven days, or the latest actions.
   static let active = OverviewQuestion(.active) { $0.bucket = .week }
   static let trials = OverviewQuestion(.trials) { $0.bucket = .week }
   static let mrr = OverviewQuestion(.mrr) { $0.bucket = .week }
   static let churn = OverviewQuestion(.churn) { $0.bucket = .week }
   static let billingIssues = OverviewQuestion(.billingIssues) { $0.bucket = .week }
-  static let refunds = OverviewQuestion(.revenue, weeks: .refunds) { $0.bucket = .day }
+  static let revenue = OverviewQuestion(.revenue)
   static let renewalsDue = OverviewQuestion(.renewalsDue) { $0.days = 7 }
   static let renewalsDueBefore = OverviewQuestion(.renewalsDue, weeks: .renewalsDue) { $0.days = 7 }
   static let intake = OverviewQuestion(.intake) { $0.days = 7 }
@@ -119,7 +122,7 @@ struct OverviewQuestion: Hashable, Sendable {
   static let recentActions = OverviewQuestion(.audit) { ($0.listsItems, $0.limit) = (true, 8) }
 
   static let allCases = [
-    active, trials, mrr, churn, renewalsDue, billingIssues, refunds, intake, intakeFailures,
+    active, trials, mrr, churn, renewalsDue, billingIssues, revenue, intake, intakeFailures,
     unclaimed, recentActions, renewalsDueBefore,
   ]
 

@@ -22,7 +22,7 @@ extension OverviewAnswers {
     ]
     return [
       ("Subscriptions", totals),
-      ("Revenue", money + [renewals, flow(.refunds, "Refunds", "refunds")]),
+      ("Revenue", money + revenue + [refunds, renewals]),
       ("Processing", work + failures),
     ]
   }
@@ -115,6 +115,70 @@ extension OverviewAnswers {
       tile.compare(weeks, unit, to: "last week", more: Tone.good, less: Tone.warning)
       return tile
     }
+  }
+
+  // MARK: This month
+
+  /// The months of the report of revenue, in order: some have no rows.
+  private func months(_ asOf: Timestamp) -> [DayRange] {
+    let asked = ReportRequest(.revenue, query: nil, at: asOf)
+    guard let range = asked.range else { return [] }
+    return asked.starts(of: range).map { first in
+      DayRange(first: first, last: first.adding(months: 1).adding(days: -1))
+    }
+  }
+
+  private func months(_ asOf: Timestamp, _ column: String, currency: String? = nil) -> [Int64] {
+    months(asOf).map { month in
+      rows(.revenue).filter {
+        $0["from_day"]?.text == month.first.text
+          && (currency == nil || $0["currency"]?.text == currency)
+      }.reduce(0) { $0 + $1.integer(column) }
+    }
+  }
+
+  /// Charges less refunds, each in its currency.
+  private var revenue: [Tile] {
+    let label = "Revenue this month"
+    guard let asOf = tables[.revenue]?.asOf else { return [empty(.revenue, label)] }
+    let all = Set(rows(.revenue).compactMap { $0["currency"]?.text }).map { currency in
+      (currency: currency, months: months(asOf, "net_by_refund_milliunits", currency: currency))
+    }.sorted { ($1.months.max() ?? 0, $0.currency) < ($0.months.max() ?? 0, $1.currency) }
+    guard !all.isEmpty else {
+      return [Tile(label: label, value: "0", href: OverviewQuestion.revenue.href)]
+    }
+    return all.prefix(Self.mostCurrencies).map { currency, amounts in
+      monthly(
+        "\(label), \(currency)", amounts, .money(currency: currency), asOf,
+        href: OverviewQuestion.revenue.href)
+    }
+  }
+
+  /// The refunds of this month by their own date, which lead to the list of them.
+  private var refunds: Tile {
+    let label = "Refunds this month"
+    guard let asOf = tables[.revenue]?.asOf, let month = months(asOf).last else {
+      return empty(.revenue, label)
+    }
+    var choices = ReportChoices()
+    (choices.from, choices.to, choices.asOf) = (month.first, month.last, asOf)
+    let cell = try? ReportCell(of: .revenue, choices, column: "refunds", row: [:])
+    return monthly(
+      label, months(asOf, "refunds"), .count, asOf,
+      href: cell.map { ReportRequest(.revenue, query: nil, at: asOf).href($0) }
+        ?? OverviewQuestion.revenue.href)
+  }
+
+  /// This month so far, and the months before.
+  private func monthly(
+    _ label: String, _ values: [Int64], _ unit: ChartUnit, _ asOf: Timestamp, href: String
+  ) -> Tile {
+    let before = values.dropLast()
+    return Tile(
+      label: label, value: unit.text(values.last ?? 0),
+      note: before.last.map { "\(months(asOf).dropLast().last?.text ?? ""): \(unit.text($0))" },
+      href: href, sparkline: Sparkline(before.map(Optional.some), name: "Months before", unit: unit)
+    )
   }
 
   /// The churn of the last complete week.

@@ -112,10 +112,14 @@ struct DataColumn: Sendable {
   var label: String
   /// Right-aligned.
   var isNumber = false
+  /// Shown in a tooltip.
+  var identifier: String?
 }
 
 struct DataRow: Sendable {
   var cells: [DataCell]
+  /// `unfinished` for a period whose numbers still grow, or `total`.
+  var rowClass: String?
 }
 
 struct DataCell: Sendable {
@@ -127,8 +131,8 @@ struct DataCell: Sendable {
   var isCode = false
   /// Smaller text after the value.
   var note: String?
-  /// The length of a bar under the value, in percent of the column's maximum.
-  var barWidth: String?
+  /// What the text stands for, shown in a tooltip.
+  var identifier: String?
   /// The intensity of a cohort table's cell, from 0 to 10.
   var heat: Int?
 }
@@ -155,6 +159,8 @@ struct FormField: Sendable {
   /// In characters; set for texts that the browser should not complete or correct.
   var maximumLength: Int?
   var isRequired = false
+  /// The HTML id of the page's suggestions.
+  var listID: String?
   var hint: String?
   /// Why the value is refused.
   var fault: String?

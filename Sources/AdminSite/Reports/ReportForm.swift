@@ -6,6 +6,7 @@ import Subscriptions
 /// The choices in a page's URL, and why some of them are refused.
 struct ReportRequest: Sendable {
   let report: Report
+  let now: Timestamp
   /// The form's values as they were entered.
   let fields: EncodedFields
   private let query: String?
@@ -21,7 +22,7 @@ struct ReportRequest: Sendable {
 
   /// Reads a query: forms also send empty fields, and a day means its end where a time is expected.
   init(_ report: Report, query: String?, at now: Timestamp) {
-    (self.report, self.query) = (report, query)
+    (self.report, self.query, self.now) = (report, query, now)
     fields = EncodedFields(query ?? "", .html)
     for parameter in ReportParameter.allCases where parameter != .column {
       guard let text = fields[parameter.rawValue]?.rawValue else { continue }
@@ -89,78 +90,135 @@ extension ReportChoices {
   }
 }
 
-extension ReportRequest {
-  var formFields: [FormField] {
-    report.parameters.filter { $0 != .column && $0 != .period }.map { FormField($0, of: self) }
+/// The form of a report's choices.
+struct ReportForm: Sendable {
+  var fields: [FormField] = []
+  /// Folded, unless one of them has a fault.
+  var rareFields: [FormField] = []
+  /// How many of the folded ones are not as usual.
+  var rareChoices: Int?
+  var isRareOpen: Bool
+  var timeZones: [String] = []
+
+  private static let common: Set<ReportParameter> = [.from, .to, .bucket, .product, .days]
+
+  init(_ request: ReportRequest, _ catalogue: Catalogue) {
+    let parameters = request.report.parameters.filter { parameter in
+      parameter != .column && parameter != .period
+        // The first day says the same.
+        && (parameter != .days || request.range == nil || request.faults["days"] != nil)
+    }
+    let rare = parameters.filter { !Self.common.contains($0) }
+    let chosen = rare.count { request.choices.text(of: $0) != nil }
+    rareChoices = chosen > 0 ? chosen : nil
+    isRareOpen = rare.contains { request.faults[$0.rawValue] != nil }
+    fields = parameters.filter(Self.common.contains).map { FormField($0, of: request, catalogue) }
+    if request.isComparable {
+      fields.append(
+        FormField(
+          id: "choice-compare", name: ReportRequest.compare, label: "Compare with previous period",
+          isCheckbox: true, isChecked: request.comparesPrevious))
+    }
+    rareFields = rare.map { FormField($0, of: request, catalogue) }
+    if parameters.contains(.timeZone) { timeZones = Self.timeZones }
   }
+
+  /// Of the machine, which has those of PostgreSQL, or older ones.
+  private static let timeZones = TimeZone.knownTimeZoneIdentifiers.sorted()
 }
 
 extension FormField {
-  fileprivate init(_ parameter: ReportParameter, of request: ReportRequest) {
+  fileprivate init(_ parameter: ReportParameter, of request: ReportRequest, _ catalogue: Catalogue)
+  {
     let name = parameter.rawValue
-    let sent = request.fields[name] ?? ""
-    let value = sent.rawValue
-    self.init(id: "choice-" + name.replacing("_", with: "-"), name: name, label: parameter.label)
+    self.init(
+      id: "choice-" + name.replacing("_", with: "-"), name: name, label: parameter.label)
     fault = request.faults[name]
-    if let values = parameter.values {
+    // The value in force, unless another one was entered.
+    value = request.fields[name]?.rawValue ?? request.inForce(parameter)
+    if var values = parameter.values(of: request.report, catalogue) {
       isSelect = true
-      options = values.map {
-        ($0.value, $0.label, ExactText($0.value) == sent)
+      if !values.contains(where: { ExactText($0.value) == ExactText(value) }) {
+        values.append((value, value))
       }
+      options = values.map { ($0.value, $0.label, ExactText($0.value) == ExactText(value)) }
     } else if parameter.isFlag {
       isCheckbox = true
-      isChecked = sent == "true"
+      isChecked = value == "true"
     } else {
       isInput = true
       // A date field would not show anything else.
       let isDay = value.isEmpty || CalendarDate(iso8601: value) != nil
       type =
         switch parameter {
-        case .from, .to: isDay ? "date" : "text"
+        case .from, .to, .knownAt, .asOf: isDay ? "date" : "text"
         case .days: value.allSatisfy(\.isNumber) ? "number" : "text"
         default: "text"
         }
-      self.value = parameter == .days && value.isEmpty ? "\(ReportChoices().days)" : value
+      if parameter == .timeZone { listID = "time-zones" }
+    }
+  }
+}
+
+extension ReportRequest {
+  fileprivate func inForce(_ parameter: ReportParameter) -> String {
+    switch parameter {
+    case .from: range?.first.text ?? ""
+    case .to: range?.last.text ?? ""
+    case .bucket: bucket?.rawValue ?? ""
+    case .timeZone: choices.timeZone
+    case .days: "\(choices.days)"
+    default: choices.text(of: parameter) ?? ""
     }
   }
 }
 
 extension ReportParameter {
-  fileprivate var label: String {
-    switch self {
-    case .from: "From"
-    case .to: "To"
-    case .bucket: "Rows"
-    case .timeZone: "Time zone"
-    case .product: "Product"
-    case .environment: "Environment"
-    case .includeFamilyShared: "Include family sharing"
-    case .includeTrials: "Include trials"
-    case .includeGrants: "Include grants"
-    case .byProduct: "Products"
-    case .reportingCurrency: "Converted to"
-    case .knownAt: "As known at (date or time; default: now)"
-    case .asOf: "As of (date or time; default: now)"
-    case .days: "Days"
-    case .period: "Period"
-    case .includeSandbox: "Include sandbox"
-    case .column: "Column"
-    }
-  }
+  /// The name for people.
+  var label: String { Self.labels[rawValue] ?? EnumText.sentence(rawValue) }
 
-  fileprivate var isFlag: Bool {
-    [.includeFamilyShared, .includeTrials, .includeGrants, .includeSandbox].contains(self)
-  }
+  private static let labels = [
+    "bucket": "By", "reporting_currency": "Convert to", "known_at": "As known on",
+    "as_of": "As of", "by_product": "Rows", "by": "Split by", "date_of": "Refunds by",
+    "period": "Month",
+  ]
+
+  fileprivate var isFlag: Bool { rawValue.hasPrefix("include_") }
 
   /// The accepted values; nil: free text.
-  fileprivate var values: [(value: String, label: String)]? {
-    switch self {
-    case .bucket: [("", "Default"), ("day", "Days"), ("week", "Weeks"), ("month", "Months")]
-    case .environment: [("production", "Production"), ("sandbox", "Sandbox")]
-    case .byProduct: [("", "Default"), ("false", "Combined"), ("true", "By product")]
+  fileprivate func values(of report: Report, _ catalogue: Catalogue)
+    -> [(value: String, label: String)]?
+  {
+    switch rawValue {
+    case "bucket":
+      (report.usualBucket == nil ? [("", "All days")] : [])
+        + [("day", "Day"), ("week", "Week"), ("month", "Month")]
+    case "product":
+      [("", "All products")]
+        + catalogue.products.map { product in
+          let id = product.id.rawValue
+          return (id, product.displayName.map { "\($0) (\(id))" } ?? id)
+        }
+    case "environment": [("production", "Production"), ("sandbox", "Sandbox")]
+    case "by_product": [("", "Default"), ("false", "Combined"), ("true", "By product")]
+    case "by":
+      [
+        ("", "Nothing"), ("product", "Product"), ("storefront", "Storefront"),
+        ("offer_type", "Offer type"), ("period_type", "Period type"),
+      ]
+    case "date_of": [("refund", "Date of the refund"), ("charge", "Date of the purchase")]
+    case "reporting_currency":
+      [("", "No conversion")] + Self.currencies.map { ($0, $0) }
     default: nil
     }
   }
+
+  /// Those in which Apple pays developers.
+  private static let currencies = [
+    "AED", "AUD", "BRL", "CAD", "CHF", "CNY", "DKK", "EUR", "GBP", "HKD", "IDR", "ILS", "INR",
+    "JPY", "KRW", "MXN", "MYR", "NOK", "NZD", "PHP", "PLN", "SAR", "SEK", "SGD", "THB", "TRY",
+    "TWD", "USD", "ZAR",
+  ]
 }
 
 extension Timestamp {

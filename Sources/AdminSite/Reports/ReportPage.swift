@@ -36,6 +36,7 @@ struct ReportPageController: Controller {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let report = try context.report()
     var asked = ReportRequest(report, query: request.uri.query, at: pages.now())
+    let previous = asked.previousChoices
     if asked.faults.isEmpty, request.query["format"] == "csv" {
       do {
         return Response(
@@ -45,18 +46,31 @@ struct ReportPageController: Controller {
         asked.note(fault)
       }
     }
-    var (table, isWorking): (ReportTable?, Bool) = (nil, false)
+    var tables: [ReportTable] = []
     if asked.faults.isEmpty {
-      switch await api.reportCoordinator.outcome(.table(report, asked.choices)) {
-      case .answered(.table(let answer)): table = answer
-      case .answered: break
-      case .working: isWorking = true
-      case .failed(let fault as ReportFault): asked.note(fault)
-      case .failed(let error): throw error
+      // At the same time.
+      async let before = outcome(report, previous)
+      for outcome in [await outcome(report, asked.choices), await before] {
+        switch outcome {
+        case .answered(.table(let answer))?: tables.append(answer)
+        case .failed(let fault as ReportFault)?: asked.note(fault)
+        case .failed(let error)?: throw error
+        case .answered?, .working?, nil: break
+        }
       }
     }
+    let isComplete = tables.count == (previous == nil ? 1 : 2)
     return try await page(
-      asked, fields: asked.formFields, table, isWorking: isWorking, request, context)
+      asked, form: ReportForm(asked, catalogue), isComplete ? tables[0] : nil,
+      previous: isComplete ? tables.dropFirst().first : nil,
+      isWorking: asked.faults.isEmpty && !isComplete, request, context)
+  }
+
+  private func outcome(_ report: Report, _ choices: ReportChoices?) async
+    -> ReportCoordinator.Outcome?
+  {
+    guard let choices else { return nil }
+    return await api.reportCoordinator.outcome(.table(report, choices))
   }
 
   @Sendable
@@ -81,7 +95,7 @@ struct ReportPageController: Controller {
       case .answered(.items(let items)):
         return try await page(items, of: asked, from: offset, context)
       case .answered, .working:
-        return try await page(asked, fields: [], nil, isWorking: true, request, context)
+        return try await page(asked, form: nil, nil, isWorking: true, request, context)
       }
     } catch let fault as ReportFault {
       throw Problem.invalid(
@@ -93,10 +107,11 @@ struct ReportPageController: Controller {
 
   /// The page of a report, which reloads automatically while its table is being prepared.
   private func page(
-    _ asked: ReportRequest, fields: [FormField], _ table: ReportTable?, isWorking: Bool,
-    _ request: Request, _ context: APIContext
+    _ asked: ReportRequest, form: ReportForm?, _ table: ReportTable?, previous: ReportTable? = nil,
+    isWorking: Bool, _ request: Request, _ context: APIContext
   ) async throws -> Response {
     let report = asked.report
+    let isRight = asked.faults.isEmpty
     var frame = try await pages.frame(report.label, at: AdminURL.reports, context)
     frame.trail = [Self.allReports]
     frame.actions = asked.knowledge(at: pages.now())
@@ -104,27 +119,30 @@ struct ReportPageController: Controller {
     if isWorking { frame.refreshSeconds = Self.refreshSeconds }
     let address = AdminURL.report(
       report.name, choices: asked.choices.query(of: report) + [("format", "csv")])
-    let hasCohorts = table?.columns.contains { $0.name == "cohort" } ?? false
     return PageRenderer.response(
       (
         page: frame, name: report.name,
-        definition: try await api.reports.definitions()[report] ?? report.summary,
-        notes: asked.notes(at: pages.now()), action: AdminURL.report(report.name), fields: fields,
-        workingHref: isWorking ? request.uri.string : nil,
+        definition: DefinitionText(
+          try await api.reports.definitions()[report] ?? report.summary
+        ).pieces,
+        notes: asked.notes(at: pages.now()), action: AdminURL.report(report.name),
+        range: isRight ? asked.rangeText : nil,
+        previousRange: asked.previousRange?.text, presets: isRight ? asked.presets : [],
+        form: form, workingHref: isWorking ? request.uri.string : nil,
         // A chart would lack the latest rows.
-        charts: table.map { $0.isCutShort ? [] : ReportCharts(table: $0).pictures } ?? [],
-        table: table.map {
-          hasCohorts ? DataTable(cohortsOf: $0, of: asked) : DataTable($0, of: asked)
-        },
-        downloads: asked.faults.isEmpty ? [PageLink(label: "CSV", href: address)] : []
-      ), "report", status: asked.faults.isEmpty ? .ok : .badRequest)
+        charts: table.map {
+          $0.isCutShort ? [] : ReportCharts(table: $0, request: asked, previous: previous).pictures
+        } ?? [],
+        tables: table.map { asked.tables($0, previous: previous) } ?? [],
+        downloads: isRight ? [PageLink(label: "CSV", href: address)] : []
+      ), "report", status: isRight ? .ok : .badRequest)
   }
 
   private func page(
     _ found: ReportCellItems, of asked: ReportRequest, from offset: Int, _ context: APIContext
   ) async throws -> Response {
     let (report, cell) = (asked.report, found.cell)
-    let label = ReportColumn.sentence(cell.column.replacing("_milliunits", with: ""))
+    let label = report.columns.first { $0.name == cell.column }?.label ?? cell.column
     let choices = cell.choices.query(of: report)
     var frame = try await pages.frame("\(report.label): \(label)", at: AdminURL.reports, context)
     frame.trail = [
@@ -146,14 +164,21 @@ struct ReportPageController: Controller {
         previousHref: offset > 0 ? address(from: max(0, offset - Self.itemsAtOnce)) : nil,
         nextHref: found.items.isCutShort ? address(from: offset + Self.itemsAtOnce) : nil) : nil
     let row = cell.row.sorted { $0.key < $1.key }.map { name, value in
-      Property(ReportColumn.sentence(name), value.flatMap { $0.isEmpty ? nil : $0 } ?? "none")
+      let shown = value.map { ReportValue.text($0).label(in: name, of: report).text } ?? "none"
+      return Property(
+        report.columns.first { $0.name == name }?.label ?? EnumText.sentence(name), shown)
+    }
+    let chosen = report.parameters.compactMap { parameter -> Property? in
+      guard ![.from, .to, .days, .asOf, .timeZone, .bucket, .column].contains(parameter),
+        let text = cell.choices.text(of: parameter)
+      else { return nil }
+      return Property(parameter.label, text == "true" ? "yes" : text)
     }
     return PageRenderer.response(
       (
         page: frame, number: found.sum.words,
-        sentence: "\(label), in the report “\(report.label)”: "
-          + "the sum of \(Count.text(Int(found.count), "entry", "entries")) below.",
-        properties: row + choices.map { Property(ReportColumn.sentence($0.name), $0.value) },
+        sentence: "The sum of \(Count.text(Int(found.count), "entry", "entries")) below.",
+        properties: [Property("Period", asked.range?.text ?? asked.rangeText)] + row + chosen,
         table: DataTable(found.items, caption: "Items", environment: cell.choices.environment),
         paging: paging, downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
       ), "drill-down")

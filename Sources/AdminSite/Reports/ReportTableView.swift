@@ -2,56 +2,113 @@ import LedgerStorage
 import Reports
 import Subscriptions
 
+extension ReportRequest {
+  /// By what the rows are split, for the column that has its values.
+  fileprivate func meaning(of column: ReportColumn) -> String? {
+    column.name == "segment" ? choices.query(of: report).first { $0.name == "by" }?.value : nil
+  }
+
+  /// The answer as people read it.
+  func tables(_ table: ReportTable, previous: ReportTable?) -> [DataTable] {
+    switch report {
+    case .retention: return [DataTable(cohortsOf: table, of: self)]
+    case .subscriptions where !table.isCutShort: return [DataTable(statesOf: table, of: self)]
+    case .intake:
+      // What is open now has no day.
+      let tables = [("Open now", true), ("In the period", false)].map { caption, isOpen in
+        DataTable(table, of: self, caption: caption) { ($0.periodStart == nil) == isOpen }
+      }
+      return tables
+    case .refunds:
+      var refunds = DataTable(table, of: self, previous: previous) { $0["days_after"]?.text != nil }
+      refunds.note = refunds.note ?? "Products and periods without refunds are not listed."
+      return [refunds]
+    default: return [DataTable(table, of: self, previous: previous)]
+    }
+  }
+}
+
 extension DataTable {
-  /// The rows of a report, each number with a link to its items.
-  init(_ table: ReportTable, of request: ReportRequest) {
-    let most = table.columns.map { column in
-      column.kind == .number && request.report.hasBars
-        ? table.rows.indices.compactMap { table.value(column.name, inRow: $0)?.integer }.max() ?? 0
-        : 0
-    }
-    // Columns without any value are left out.
+  /// Some rows of a report, each number with a link to its items; the totals have those of the period
+  /// before.
+  init(
+    _ table: ReportTable, of request: ReportRequest, caption: String? = nil,
+    previous: ReportTable? = nil, where isShown: (ReportRow) -> Bool = { _ in true }
+  ) {
+    let records = table.records.filter(isShown)
+    let hasMoney = table.columns.contains { $0.kind == .money }
     let shown = table.columns.indices.filter { place in
-      table.rows.isEmpty || table.rows.contains { $0[place] != .none }
+      let name = table.columns[place].name
+      let values = records.map { table.rows[$0.index][place] }
+      // Columns that say nothing of their own, those without any value, and rare ones without a number.
+      return !["to_day", "is_partial", "mrr_twelfths"].contains(name)
+        && (name != "currency" || !hasMoney)
+        && (values.isEmpty || values.contains { $0 != .none })
+        && (!Self.rare.contains(name) || values.contains { $0.integer != 0 })
+        && (name != "from_day" || request.bucket != nil)
+    }.sorted {
+      (Self.isLast(table.columns[$0]) ? 1 : 0, $0) < (Self.isLast(table.columns[$1]) ? 1 : 0, $1)
     }
+    let columns = shown.map { table.columns[$0] }
+    let periods = Dictionary(
+      uniqueKeysWithValues: ReportPeriods(table, of: request).all.map { ($0.from, $0) })
     self.init(
-      caption: request.report.label,
-      columns: shown.map {
-        DataColumn(label: table.columns[$0].label, isNumber: table.columns[$0].isNumber)
-      },
-      rows: table.rows.enumerated().map { index, row in
-        DataRow(
+      caption: caption ?? request.report.label,
+      columns: columns.map { DataColumn($0, as: request.meaning(of: $0)) },
+      rows: records.map { row in
+        let period = row["from_day"] == nil ? nil : row.periodStart.flatMap { periods[$0] }
+        return DataRow(
           cells: shown.map { place in
-            let (column, value) = (table.columns[place], row[place])
-            var cell = DataCell(value, of: column)
+            let column = table.columns[place]
+            var cell = DataCell(
+              table.rows[row.index][place], of: column, as: request.meaning(of: column),
+              in: table.report)
+            if column.name == "from_day", let period { cell.take(period) }
             cell.isHeading = place == shown.first
-            cell.href = table.cell(column.name, inRow: index, of: request.choices)
+            cell.href = table.cell(column.name, inRow: row.index, of: request.choices)
               .map(request.href)
             if let share = request.report.shares[column.name] {
-              cell.take(share, table, index)
-            }
-            if most[place] > 0, let number = value.integer, number > 0 {
-              cell.barWidth = Coordinate.text(Double(number) / Double(most[place]) * 100)
+              cell.take(share) { row[$0]?.integer }
             }
             return cell
-          })
+          }, rowClass: period?.isUnfinished == true ? "unfinished" : nil)
       },
       emptyText: "No data for these filters.",
       note: table.isCutShort
         ? "Only the first \(table.rows.count) rows are shown, without a chart: choose fewer days, "
           + "or download the file."
         : nil)
+    rows += ReportTotals.rows(table, columns, previous: previous, of: request)
   }
 
-  /// The items of a number, with links.
+  /// The items of a number with links: the date, the account and the amount first.
   init(_ items: ReportTable, caption: String, environment: Subscriptions.Environment) {
+    let places = items.columns.indices.filter { place in
+      let name = items.columns[place].name
+      let isAlike = Set(items.rows.map { $0[place] }).count < 2
+      return items.rows.contains { $0[place] != .none }
+        && (name != "currency" || !items.columns.contains { $0.name == "amount_milliunits" })
+        // The heading says what all items have in common.
+        && !(isAlike && ["measure", "from_day", "number", "day"].contains(name))
+    }.sorted { (Self.rank(items.columns[$0]), $0) < (Self.rank(items.columns[$1]), $1) }
     self.init(
       caption: caption,
-      columns: items.columns.map { DataColumn(label: $0.label, isNumber: $0.isNumber) },
+      columns: places.map { place in
+        let column = items.columns[place]
+        let isOfCharge = items.report == .revenue && column.name == "origin_at"
+        return DataColumn(column, as: isOfCharge ? "charged" : nil)
+      },
       rows: items.rows.indices.map { index in
         DataRow(
-          cells: zip(items.columns, items.rows[index]).map { column, value in
-            var cell = DataCell(value, of: column)
+          cells: places.map { place in
+            let (column, value) = (items.columns[place], items.rows[index][place])
+            var cell = DataCell(value, of: column, in: items.report)
+            cell.isHeading = place == places.first
+            if column.name == "mrr_twelfths", let twelfths = Int64(value.words),
+              let currency = items.value("currency", inRow: index)?.text
+            {
+              cell.text = ChartUnit.money(currency: currency).text(twelfths / 12)
+            }
             guard let text = value.text, !text.isEmpty else { return cell }
             switch column.name {
             case "original_transaction_id":
@@ -69,6 +126,25 @@ extension DataTable {
       emptyText: "No items.")
   }
 
+  /// Columns that are left out if all of their numbers are 0.
+  private static let rare: Set<String> = [
+    "from_catalogue_milliunits", "currency_changed_milliunits", "exchange_milliunits",
+    "family_shared",
+  ]
+
+  private static func isLast(_ column: ReportColumn) -> Bool {
+    ["environment", "bundle_id"].contains(column.name)
+  }
+
+  /// The place of an item's column: what is read first has the lowest.
+  private static func rank(_ column: ReportColumn) -> Int {
+    let first = [
+      "at", "refunded_at", "since", "due_at", "first_seen_at", "account_id", "amount_milliunits",
+      "mrr_twelfths", "product_id", "charged_at",
+    ]
+    return first.firstIndex(of: column.name) ?? first.count
+  }
+
   /// The page of the original transaction that a job's or an action's subject names, or nil.
   private static func line(named subject: String, byJob kind: String?) -> String? {
     if let kind {
@@ -84,63 +160,35 @@ extension DataTable {
     else { return nil }
     return AdminURL.originalTransaction(parts[1], environment: parts[0])
   }
+}
 
-  /// A triangle of shares by cohort and month, in a deeper colour where more remain; the table has
-  /// one row for each period of a cohort, in order.
-  init(cohortsOf table: ReportTable, of request: ReportRequest) {
-    let cohorts = Dictionary(grouping: table.records) { $0["cohort"]?.text ?? "" }
-      .sorted { $0.key < $1.key }
-    let count = cohorts.map(\.value.count).max() ?? 0
-    func href(_ column: String, _ row: ReportRow) -> String? {
-      table.cell(column, inRow: row.index, of: request.choices).map(request.href)
-    }
+extension DataColumn {
+  init(_ column: ReportColumn, as meaning: String? = nil) {
     self.init(
-      caption: request.report.label,
-      columns: [DataColumn(label: "Cohort"), DataColumn(label: "Size", isNumber: true)]
-        + (0..<count).map { DataColumn(label: $0 == 0 ? "Month 0" : "\($0)", isNumber: true) },
-      rows: cohorts.map { cohort, periods in
-        let size = periods[0].integer("cohort_size")
-        let shares = periods.map { period in
-          DataCell(
-            retained: period["retained"]?.integer, of: size, href: href("retained", period))
-        }
-        return DataRow(
-          cells: [
-            DataCell(text: String(cohort.prefix(7)), isHeading: true),
-            DataCell(
-              text: ChartUnit.count.text(size), href: href("cohort_size", periods[0]),
-              isNumber: true),
-          ] + shares
-            + Array(repeating: DataCell(text: "", isNumber: true), count: count - shares.count))
-      },
-      emptyText: "No cohorts yet.")
+      label: meaning.map(EnumText.sentence) ?? column.label, isNumber: column.isNumber,
+      identifier: column.name)
   }
 }
 
 extension DataCell {
-  fileprivate init(_ value: ReportValue, of column: ReportColumn) {
+  init(
+    _ value: ReportValue, of column: ReportColumn, as meaning: String? = nil, in report: Report
+  ) {
+    let label = value.label(in: meaning ?? column.name, of: report)
     self.init(
-      text: value.words, isNumber: column.isNumber,
-      isCode: column.kind == .text && column.name.hasSuffix("_id"))
+      text: label.text, isNumber: column.isNumber,
+      isCode: column.kind == .text && column.name.hasSuffix("_id"), identifier: label.identifier)
   }
 
-  /// A share with one decimal, rounded down so that 100% means all; empty for a period that is not
-  /// over yet.
-  fileprivate init(retained: Int64?, of size: Int64, href: String?) {
-    guard let retained, size > 0 else {
-      self.init(text: "", isNumber: true)
-      return
-    }
-    let part = min(max(Double(retained) / Double(size), 0), 1)
-    let share = Int64((part * 1000).rounded(.down)) * 10
-    self.init(
-      text: ChartUnit.share.text(share), href: href, isNumber: true, heat: Int(share / 1000))
+  fileprivate mutating func take(_ period: ReportPeriods.Period) {
+    text = period.range.text
+    note = period.isUnfinished ? "so far" : nil
+    identifier = "\(period.range.first.text) – \(period.range.last.text)"
   }
 
   /// Shows a share with the two numbers that it is made of.
-  fileprivate mutating func take(_ share: Report.Share, _ table: ReportTable, _ index: Int) {
-    guard let part = table.value(share.part, inRow: index)?.integer,
-      let whole = table.value(share.whole, inRow: index)?.integer,
+  mutating func take(_ share: Report.Share, _ number: (String) -> Int64?) {
+    guard let part = number(share.part), let whole = number(share.whole),
       let exact = ReportValue.hundredthsOfPercent(of: part, in: whole)
     else { return }
     text = ChartUnit.share.text(exact)
@@ -163,27 +211,13 @@ extension ReportTable {
   var records: [ReportRow] { rows.indices.map { ReportRow(table: self, index: $0) } }
 }
 
-extension ReportColumn {
-  /// As in `Refunded of charges`.
-  var label: String {
-    if name == "mrr_milliunits" { return "MRR" }
-    if name == "mrr_twelfths" { return "MRR, twelfths of a milliunit" }
-    return Self.sentence(title)
-  }
-
-  /// As in `In grace period`.
-  static func sentence(_ name: String) -> String {
-    let words = name.replacing("_", with: " ")
-    return words.prefix(1).uppercased() + words.dropFirst()
-  }
-}
-
 extension ReportValue {
   var words: String {
     switch self {
     case .text(let text): text
     case .number(let number): ChartUnit.count.text(number)
     case .time(let moment): Moment(moment).text
+    case .duration(1..<1000): "under 1 s"
     case .duration(let milliseconds):
       (milliseconds < 0 ? "−" : "")
         + Age.text(.milliseconds(Int64(clamping: milliseconds.magnitude)))
@@ -191,7 +225,9 @@ extension ReportValue {
     case .money(let milliunits, nil):
       // Without the space before a missing currency.
       String(ChartUnit.money(currency: "").text(milliunits).dropLast())
-    case .date(let text), .fraction(let text): text
+    case .date(let text):
+      CalendarDate(iso8601: text).map { DayRange(first: $0, last: $0).text } ?? text
+    case .fraction(let text): text
     case .rate(let text): ChartUnit.share.text(Self.hundredthsOfPercent(text))
     case .flag(let isSet): isSet ? "yes" : "no"
     case .none: ""
@@ -218,74 +254,22 @@ extension ReportValue {
     if case .time(let moment) = self { moment } else { nil }
   }
 
-  /// A part of a whole in hundredths of a percent, rounded half away from zero.
   static func hundredthsOfPercent(of part: Int64, in whole: Int64) -> Int64? {
-    guard whole > 0, !part.multipliedReportingOverflow(by: 20_000).overflow else { return nil }
-    let doubled = part.magnitude * 20_000 / UInt64(whole)
-    return Int64((doubled + 1) / 2) * (part < 0 ? -1 : 1)
+    share(of: part, in: whole, parts: 10_000)
+  }
+
+  /// A part of a whole in so many parts, rounded half away from zero; only the whole has all of them.
+  static func share(of part: Int64, in whole: Int64, parts: UInt64) -> Int64? {
+    let (doubled, overflow) = part.magnitude.multipliedReportingOverflow(by: 2 * parts)
+    guard whole > 0, !overflow else { return nil }
+    let rounded = (doubled / UInt64(whole) + 1) / 2
+    let shown = rounded == parts && part.magnitude < whole ? parts - 1 : rounded
+    return Int64(clamping: shown) * (part < 0 ? -1 : 1)
   }
 
   /// Rounds the database's six digits of a share to the four that are shown.
   private static func hundredthsOfPercent(_ decimal: String) -> Int64 {
     let millionths = Int64(decimal.replacing(".", with: "")) ?? 0
-    return Int64((millionths.magnitude + 50) / 100) * (millionths < 0 ? -1 : 1)
-  }
-}
-
-/// Draws the charts of a report from its answer.
-struct ReportCharts: Sendable {
-  let table: ReportTable
-
-  /// Sums up the rows of each day, but never across currencies.
-  var pictures: [Chart] {
-    table.report.charts.enumerated().flatMap { number, chart in
-      currencies(of: chart).enumerated().map { place, currency in
-        let data = data(chart, currency, id: "chart-\(number + 1)-\(place + 1)")
-        return chart.isStock ? Chart(linesOf: data) : Chart(stacksOf: data)
-      }
-    }
-  }
-
-  /// Counts have one chart, amounts one for each currency.
-  private func currencies(of chart: ReportChart) -> [String?] {
-    guard chart.series.contains(where: { $0.added.contains { $0.hasSuffix("_milliunits") } }) else {
-      return [nil]
-    }
-    return Set(table.records.compactMap { $0["currency"]?.text }).sorted()
-  }
-
-  private func data(_ chart: ReportChart, _ currency: String?, id: String) -> ChartData {
-    let drawn = chart.series + (chart.net.map { [$0] } ?? [])
-    var days: [String] = []
-    var sums: [String: [Int64?]] = [:]
-    for row in table.records {
-      guard let day = (row["from_day"] ?? row["day"])?.text else { continue }
-      // A day without a row of the currency is drawn, too.
-      if sums[day] == nil {
-        days.append(day)
-        sums[day] = Array(repeating: currency == nil ? nil : 0, count: drawn.count)
-      }
-      guard currency == nil || row["currency"]?.text == currency else { continue }
-      for (place, series) in drawn.enumerated() {
-        let added = series.added.compactMap { row[$0]?.integer }
-        let takenOff = series.takenOff.compactMap { row[$0]?.integer }
-        for value in added + takenOff.map({ -$0 }) {
-          let sum = (sums[day]?[place] ?? 0).addingReportingOverflow(value)
-          sums[day]?[place] = sum.overflow ? nil : sum.partialValue
-        }
-      }
-    }
-    days.sort()
-    let buckets = days.compactMap { day in
-      CalendarDate(iso8601: day).map { (at: Timestamp($0), label: day) }
-    }
-    var series = drawn.enumerated().map { place, series in
-      (name: series.name, values: days.map { sums[$0]?[place] ?? nil })
-    }
-    let net = chart.net == nil ? nil : series.removeLast()
-    return ChartData(
-      id: id, title: currency.map { "\(chart.title), \($0)" } ?? chart.title,
-      unit: currency.map { .money(currency: $0) } ?? .count, buckets: buckets, series: series,
-      net: net)
+    return hundredthsOfPercent(of: millionths, in: 1_000_000) ?? 0
   }
 }

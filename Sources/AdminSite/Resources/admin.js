@@ -13,22 +13,51 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// Shows a chart's values under the pointer.
+// Shows a chart's values beside the pointer, or with the arrow keys.
 for (const chart of document.querySelectorAll(".chart")) {
   const bands = [...chart.querySelectorAll(".band")];
   if (bands.length === 0) continue;
+  const row = chart.querySelector(".plot-row");
   const readout = document.createElement("p");
   readout.className = "readout";
-  chart.querySelector(".plot-row").after(readout);
-  const show = (band) => {
-    for (const other of bands) other.classList.toggle("at", other === band);
-    readout.textContent = band ? band.querySelector("title").textContent : "";
+  readout.setAttribute("role", "status");
+  row.append(readout);
+  row.tabIndex = 0;
+  row.setAttribute("role", "group");
+  row.setAttribute("aria-label", `${chart.querySelector("h2").textContent}: values with the arrow keys`);
+  // In place of the browser's own tooltips.
+  const texts = bands.map((band) => {
+    const title = band.querySelector("title");
+    title.remove();
+    return title.textContent;
+  });
+  let place = -1;
+  const show = (next) => {
+    bands[place]?.classList.remove("at");
+    place = next;
+    const band = bands[place];
+    readout.textContent = band ? texts[place] : "";
+    if (!band) return;
+    band.classList.add("at");
+    const box = band.getBoundingClientRect(), frame = row.getBoundingClientRect();
+    const isRight = box.left + box.width / 2 > frame.left + frame.width / 2;
+    readout.style.left = isRight ? "auto" : `${box.right - frame.left + 8}px`;
+    readout.style.right = isRight ? `${frame.right - box.left + 8}px` : "auto";
   };
-  for (const band of bands) {
-    band.addEventListener("pointerenter", () => show(band));
-  }
-  chart.querySelector(".plot").addEventListener("pointerleave", (event) => {
-    if (event.pointerType === "mouse") show(null);
+  bands.forEach((band, index) => band.addEventListener("pointerenter", () => show(index)));
+  row.addEventListener("pointerleave", (event) => {
+    if (event.pointerType === "mouse") show(-1);
+  });
+  row.addEventListener("blur", () => show(-1));
+  row.addEventListener("keydown", (event) => {
+    const last = bands.length - 1;
+    const next = {
+      ArrowLeft: place < 0 ? last : Math.max(place - 1, 0), ArrowRight: Math.min(place + 1, last),
+      Home: 0, End: last, Escape: -1,
+    }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    show(next);
   });
 }
 

@@ -11,7 +11,6 @@ extension Report {
     "intake", label: "Intake", group: .operations,
     summary: "Processing: backlog, retries, rejections, missed notifications, failed jobs.",
     sql: PackageResources.intake_sql, itemOrder: "at DESC, measure, subject",
-    hasBars: true,
     views: Views(
       numbers: Signature(
         parameters: [.from, .to, .days, .bucket, .timeZone, .environment, .includeSandbox],

@@ -5,5 +5,6 @@ extension Report {
       "Charges by the rule that decided them, moved bindings, and shared subscriptions.",
     sql: PackageResources.ownership_sql,
     drillDown: .rows("measure", "decided", "corrected", "moved", "shared"),
-    charts: [.bars("Number", .init("Number", "number"))], isPartlyFrozen: true)
+    charts: [.bars("Decisions and changes of owners", .init("Charges", "number"))],
+    isPartlyFrozen: true)
 }

@@ -6,5 +6,5 @@ extension Report {
     drillDown: .rows(
       "state", "active_renewing", "active_cancelled", "trial_renewing", "trial_cancelled",
       "in_grace_period", "in_billing_retry", "expired", "revoked", "granted"),
-    itemOrder: "since DESC, original_transaction_id, transaction_id", hasBars: true)
+    itemOrder: "since DESC, original_transaction_id, transaction_id")
 }

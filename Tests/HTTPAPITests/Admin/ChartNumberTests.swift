@@ -30,15 +30,17 @@ struct ChartNumberTests {
       (.money(currency: "USD"), 0, "0.00 USD", "0"),
       (.money(currency: "USD"), 9990, "9.99 USD", "9.99"),
       (.money(currency: "USD"), 1_284_500, "1,284.50 USD", "1.28k"),
-      // Amounts that need three decimals get three.
-      (.money(currency: "USD"), -1_284_567, "−1,284.567 USD", "−1.28k"),
+      // Each currency has its own digits, whatever the amount.
+      (.money(currency: "USD"), -1_284_567, "−1,284.57 USD", "−1.28k"),
+      (.money(currency: "USD"), 1_284_565, "1,284.57 USD", "1.28k"),
+      (.money(currency: "USD"), -4, "0.00 USD", "0"),
       (.money(currency: "JPY"), 1_000_000, "1,000 JPY", "1k"),
-      (.money(currency: "JPY"), 1_000_500, "1,000.5 JPY", "1k"),
+      (.money(currency: "JPY"), 1_000_500, "1,001 JPY", "1k"),
       (.money(currency: "KWD"), 1_234_500, "1,234.500 KWD", "1.23k"),
-      (.share, 0, "0.0 %", "0 %"),
-      (.share, 325, "3.25 %", "3.25 %"),
-      (.share, 10_000, "100.0 %", "100 %"),
-      (.share, -5, "−0.05 %", "−0.05 %"),
+      (.share, 0, "0.00%", "0%"),
+      (.share, 325, "3.25%", "3.25%"),
+      (.share, 10_000, "100.00%", "100%"),
+      (.share, -5, "−0.05%", "−0.05%"),
     ] as [(ChartUnit, Int64, String, String)])
   func numbers(unit: ChartUnit, value: Int64, whole: String, short: String) {
     #expect(unit.text(value) == whole)
@@ -49,20 +51,22 @@ struct ChartNumberTests {
   @Test(
     "A scale ends at round numbers around its values",
     arguments: [
-      ([], 0...1, 1),
-      ([0], 0...1, 1),
-      ([3], 0...3, 1),
+      ([], 0...4, 1),
+      ([0], 0...4, 1),
+      ([1], 0...4, 1),
+      ([3], 0...4, 1),
       ([7, 12], 0...15, 5),
       ([523, -340], -400...600, 200),
       ([99], 0...100, 20),
       ([100], 0...100, 20),
       ([101], 0...150, 50),
       ([-5], -5...0, 1),
+      ([-1], -1...3, 1),
       ([50_293], 0...60_000, 20_000),
       ([.max], 0...100_000_000_000_000_000, 20_000_000_000_000_000),
     ] as [([Int64], ClosedRange<Int64>, Int64)])
   func scales(values: [Int64], range: ClosedRange<Int64>, step: Int64) {
-    let scale = ChartScale(values, height: 200)
+    let scale = ChartScale(values, height: 200, least: 4)
     #expect(scale.lowest...scale.highest == range)
     #expect(scale.step == step)
     #expect(scale.marks.first == range.lowerBound)
@@ -72,7 +76,7 @@ struct ChartNumberTests {
   }
 
   @Test func `zero is marked, and what lies beyond the edge is drawn at it`() {
-    let scale = ChartScale([523, -340], height: 200)
+    let scale = ChartScale([523, -340], height: 200, least: 4)
     let ticks = scale.ticks(in: .count)
     #expect(ticks.map(\.position) == ["200", "160", "120", "80", "40", "0"])
     #expect(ticks.map(\.label) == ["−400", "−200", "0", "200", "400", "600"])

@@ -104,6 +104,24 @@ struct ChartPictureTests {
         "Net: 0 (2026-11-04), 6 at first (2026-11-01), between 0 and 6."))
   }
 
+  @Test func `an unfinished period is marked, and left out of sums and of the net`() {
+    var data = ChartData(
+      id: "c", title: "Moves", buckets: days(3),
+      series: [(name: "New", values: [5, 3, 1]), (name: "Gone", values: [-4, -3, 0])],
+      net: (name: "Net", values: [1, 0, 1]), losses: ["Gone"], unfinished: [2], sumsUp: true)
+    let picture = Chart(stacksOf: data)
+    #expect(picture.legend.map(\.value) == ["8", "−7", "1"])
+    #expect(picture.lines.map(\.data) == ["M166.67 100L500 120"])
+    #expect(picture.unfinished.map(\.x) == ["66.67"])
+    #expect(picture.bands[2].text == "2026-11-03 so far: New 1, Gone 0, Net 1")
+    #expect(picture.table.rows[0].cells[0].text == "2026-11-03 so far")
+    #expect(picture.bars.count == 5)
+    // Gains are cool and losses warm.
+    #expect(picture.legend.map(\.seriesClass) == ["series-1", "series-7", "series-net"])
+    data.unfinished = [0, 1, 2]
+    #expect(Chart(stacksOf: data).legend.map(\.value) == [nil, nil, nil])
+  }
+
   @Test(
     "Where nothing is known there is nothing to draw",
     arguments: [(0, []), (0, [nil]), (3, [nil, nil, nil])] as [(Int, [Int64?])])
@@ -162,21 +180,25 @@ struct ChartPictureTests {
     #expect(Sparkline(values, name: "Active") == nil)
   }
 
-  @Test func `cohorts are a triangle of shares, rounded down, with their heat`() {
+  @Test func `cohorts are a triangle of shares, of which only a whole is 100%, with their heat`() {
     let cohorts: [(String, size: Int64, retained: [Int64])] = [
-      ("2026-10-01", 3, [3, 2, 1]), ("2026-11-01", 1000, [1000, 999]), ("2026-12-01", 0, [0]),
+      ("2026-10-01", 3, [3, 2, 1]), ("2026-11-01", 10_000, [10_000, 9_999]),
+      ("2026-12-01", 0, [0]),
     ]
     let columns: [ReportColumn] = [
       ReportColumn("cohort", .date), ReportColumn("period", .number),
-      ReportColumn("cohort_size", .number), ReportColumn("retained", .number),
+      ReportColumn("to_day", .date), ReportColumn("cohort_size", .number),
+      ReportColumn("retained", .number),
     ]
     let report = ReportTable(
       report: .retention, asOf: Timestamp(CalendarDate(year: 2026, month: 12, day: 31)),
       columns: columns,
-      rows: cohorts.flatMap { cohort in
+      rows: cohorts.enumerated().flatMap { offset, cohort in
         cohort.retained.enumerated().map { period, retained in
           [
-            .date(cohort.0), .number(Int64(period)), .number(cohort.size), .number(retained),
+            .date(cohort.0), .number(Int64(period)),
+            .date(["2026-10-31", "2026-11-30", "2026-12-31"][offset + period]),
+            .number(cohort.size), .number(retained),
           ]
         }
       }, isCutShort: false)
@@ -185,12 +207,19 @@ struct ChartPictureTests {
     #expect(table.columns.map(\.label) == ["Cohort", "Size", "Month 0", "1", "2"])
     #expect(
       table.rows.map { $0.cells.map(\.text) } == [
-        ["2026-10", "3", "100.0 %", "66.6 %", "33.3 %"],
-        ["2026-11", "1,000", "100.0 %", "99.9 %", ""],
-        ["2026-12", "0", "", "", ""],
+        ["Oct 2026", "3", "100.0%", "66.7%", "33.3%"],
+        ["Nov 2026", "10,000", "100.0%", "99.9%", ""],
+        ["Dec 2026", "0", "", "", ""],
       ])
-    #expect(table.rows[0].cells.map(\.heat) == [nil, nil, 10, 6, 3])
-    #expect(table.rows[1].cells.map(\.heat) == [nil, nil, 10, 9, nil])
+    // December has not ended.
+    #expect(table.rows[0].cells.map(\.heat) == [nil, nil, 10, 6, nil])
+    #expect(table.rows[1].cells.map(\.heat) == [nil, nil, 10, nil, nil])
+    // A cohort's share counts as much as the cohort is large.
+    let curve = ReportCharts(
+      table: report, request: ReportRequest(.retention, query: nil, at: report.asOf)
+    ).pictures[0]
+    #expect(
+      curve.table.rows.map { $0.cells.map(\.text) } == [["Month 0", "100.00%"], ["1", "66.67%"]])
     let hrefs = table.rows[0].cells.map { $0.href ?? "" }
     #expect(hrefs[0].isEmpty)
     #expect(hrefs[1].contains("cell=cohort_size&from=2026-10-01&to=2026-10-01"), "\(hrefs)")

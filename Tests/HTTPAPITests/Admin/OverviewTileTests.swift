@@ -32,7 +32,27 @@ struct OverviewTileTests {
         [.date("2026-03-30"), .number(3)], [.date("2026-04-06"), .number(1)],
         [.date("2026-04-13"), .number(0)],
       ])
-    answers.tables[.refunds] = pastWeeks(.revenue, [(2, "refunds", 2)])
+    // A month without a row has no charges and no refunds.
+    answers.tables[.revenue] = table(
+      .revenue,
+      [
+        week, ReportColumn("currency", .text), ReportColumn("refunds", .number),
+        ReportColumn("net_by_refund_milliunits", .money),
+      ],
+      [
+        [
+          .date("2026-02-01"), .text("EUR"), .number(1),
+          .money(milliunits: 70_000, currency: "EUR"),
+        ],
+        [
+          .date("2026-04-01"), .text("EUR"), .number(2),
+          .money(milliunits: 50_005, currency: "EUR"),
+        ],
+        [
+          .date("2026-04-01"), .text("USD"), .number(3),
+          .money(milliunits: -1990, currency: "USD"),
+        ],
+      ])
     answers.tables[.mrr] = table(
       .mrr, [week, ReportColumn("currency", .text), ReportColumn("mrr_milliunits", .money)],
       [
@@ -45,8 +65,18 @@ struct OverviewTileTests {
     func tile(_ label: String) throws -> Tile { try #require(tiles.first { $0.label == label }) }
     #expect(try tile("Active").value == "0")
     #expect(try tile("Active").change == "−1 vs last week")
-    #expect(try tile("Refunds").value == "0")
-    #expect(try tile("Refunds").change == "unchanged vs previous week")
+    #expect(try tile("Refunds this month").value == "5")
+    #expect(try tile("Refunds this month").note == "Mar 2026: 0")
+    #expect(
+      try tile("Refunds this month").href
+        == "/admin/reports/revenue/transactions?cell=refunds&from=2026-04-01&to=2026-04-30"
+        + "&as_of=\("\(Self.now)".replacing(":", with: "%3A"))")
+    #expect(try tile("Revenue this month, EUR").value == "50.01 EUR")
+    #expect(try tile("Revenue this month, EUR").note == "Mar 2026: 0.00 EUR")
+    #expect(
+      try tile("Revenue this month, EUR").sparkline?.description
+        == "Months before: from 0.00 EUR to 0.00 EUR, between 0.00 EUR and 70.00 EUR")
+    #expect(try tile("Revenue this month, USD").value == "−1.99 USD")
     #expect(try tile("MRR").value == "0")
     // Tiles without an answer say so.
     #expect(try tile("Trials").note == "Loading")

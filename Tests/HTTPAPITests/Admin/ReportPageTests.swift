@@ -74,9 +74,9 @@ struct ReportPageTests {
       browser = try await AdminBrowser.loggedIn(api)
       let overview = try await get("/admin", &browser)
       for (label, value) in [
-        ("Active", "3"), ("Trials", "1"), ("Churn", "25.0 %"), ("MRR, EUR", "4.999 EUR"),
+        ("Active", "3"), ("Trials", "1"), ("Churn", "25.00%"), ("MRR, EUR", "5.00 EUR"),
         ("MRR, USD", "18.45 USD"), ("Renewals due", "2"), ("Billing issues", "1"),
-        ("Refunds", "1"),
+        ("Refunds this month", "1"), ("Revenue this month, EUR", "0.00 EUR"),
       ] {
         #expect(
           overview.contains(">\(label)</a></h3>\n<p class=\"tile-value\">\(value)</p>"), "\(label)")
@@ -84,8 +84,8 @@ struct ReportPageTests {
       for words in [
         "1 of 4 last week", "next 7 days, 10.99 EUR, 10.49 USD", "unchanged vs last week",
         "1 unclaimed charge",
-        // On 14 April, and none in the week that ended on the 8th; none was due then.
-        "+1 vs previous week", "+2 vs last week",
+        // None was due then. In March two were refunded.
+        "+2 vs last week", "Mar 2026: 2<",
         // By the name, where the record has a key.
         "<q>b wrote that a paid.</q>", #"<a class="code" href="/admin/accounts/b">b</a>"#,
       ] {
@@ -94,7 +94,15 @@ struct ReportPageTests {
       #expect(!overview.contains("{account:"))
       // The tile's number is the page's last one.
       let page = try await get(OverviewQuestion.churn.href, &browser)
-      #expect(page.contains("25.0 %") && page.contains("1 of 4"))
+      #expect(page.contains("25.00%") && page.contains("1 of 4"))
+      // The refunds of this month are one click away.
+      let tile = try #require(
+        overview.text.split(separator: "<li class=\"tile\">").first {
+          $0.contains(">Refunds this month</a>")
+        })
+      let href = String(try #require(tile.firstMatch(of: /href="([^"]+)"/)).1)
+      let refunds = try await get(href.replacing("&amp;", with: "&"), &browser)
+      #expect(refunds.contains("<p class=\"number-of\">1</p>") && refunds.contains("Apr 2026"))
     }
   }
 
@@ -184,13 +192,13 @@ struct ReportPageTests {
           ]), &browser)
       #expect(
         try Self.rows("Active subscriptions", in: weeks)
-          == [["2026-03-30", "2"], ["2026-03-23", "2"], ["2026-03-18", "3"]])
+          == [["30–31 Mar 2026", "2"], ["23–29 Mar 2026", "2"], ["18–22 Mar 2026", "3"]])
       #expect(
         try Self.rows("Subscriber movement", in: weeks) == [
           // New, resubscribed, expired, changed in, changed out, net.
-          ["2026-03-30", "0", "0", "0", "0", "0", "0"],
-          ["2026-03-23", "0", "0", "0", "0", "−1", "−1"],
-          ["2026-03-18", "0", "0", "0", "0", "0", "0"],
+          ["30–31 Mar 2026", "0", "0", "0", "0", "0", "0"],
+          ["23–29 Mar 2026", "0", "0", "0", "0", "−1", "−1"],
+          ["18–22 Mar 2026", "0", "0", "0", "0", "0", "0"],
         ])
       // A dollar is 0.90 EUR, and 0.95 EUR from April on.
       let months = try await get(
@@ -200,20 +208,22 @@ struct ReportPageTests {
         &browser)
       #expect(
         try Self.rows("MRR, EUR", in: months) == [
-          ["2026-04-01", "22.527 EUR"], ["2026-03-01", "24.43 EUR"],
-          ["2026-02-01", "44.524 EUR"], ["2026-01-01", "39.96 EUR"],
+          ["Apr 2026 so far", "22.53 EUR"], ["Mar 2026", "24.43 EUR"],
+          ["Feb 2026", "44.52 EUR"], ["Jan 2026", "39.96 EUR"],
         ])
       let none = "0.00 EUR"
       #expect(
         try Self.rows("MRR movement, EUR", in: months) == [
           // New, reactivated, expansion, contraction, churned, currencies, net.
-          ["2026-04-01", none, "7.562 EUR", none, none, "−9.99 EUR", "0.525 EUR", "−1.903 EUR"],
           [
-            "2026-03-01", none, none, "3.60 EUR", "−5.991 EUR", "−17.154 EUR", "−0.549 EUR",
-            "−20.094 EUR",
+            "Apr 2026 so far", none, "7.56 EUR", none, none, "−9.99 EUR", "0.53 EUR", "−1.90 EUR",
           ],
-          ["2026-02-01", "3.564 EUR", none, "1.00 EUR", none, none, none, "4.564 EUR"],
-          ["2026-01-01", "39.96 EUR", none, none, none, none, none, "39.96 EUR"],
+          [
+            "Mar 2026", none, none, "3.60 EUR", "−5.99 EUR", "−17.15 EUR", "−0.55 EUR",
+            "−20.09 EUR",
+          ],
+          ["Feb 2026", "3.56 EUR", none, "1.00 EUR", none, none, none, "4.56 EUR"],
+          ["Jan 2026", "39.96 EUR", none, none, none, none, none, "39.96 EUR"],
         ])
     }
   }
@@ -242,14 +252,29 @@ struct ReportPageTests {
         let page = try await get(path, &browser)
         #expect(page.status == 200, "\(report)")
         let definition = try #require(definitions[report])
-        #expect(page.contains(PageText.escaped(definition)), "\(report)")
+        let words = page.text.replacing(/<span title="[a-z_]+">([a-z ]+)<\/span>/) { "\($0.1)" }
+        #expect(
+          words.contains(
+            PageText.escaped(
+              definition.replacing(/[a-z]+(?:_[a-z]+)+/) { $0.0.replacing("_", with: " ") })),
+          "\(report)")
         let table = try await api.api.reports.table(
           of: report, try Self.choices(report), at: api.api.now())
-        for row in table.rows where report != .retention {
-          for value in row where report != .intake {
-            #expect(page.contains(PageText.escaped(value.words)), "\(report): \(value)")
+        for row in table.records where report != .retention && report != .intake {
+          // A row without refunds, and what a column says of its row alone.
+          if report == .refunds, row["days_after"]?.text == nil { continue }
+          for column in table.columns
+          where !["from_day", "to_day", "mrr_twelfths"].contains(column.name) {
+            let text = row[column.name]?.label(in: column.name, of: report).text ?? ""
+            #expect(page.contains(PageText.escaped(text)), "\(report): \(column.name)")
           }
         }
+        // Names of columns and values are in tooltips only.
+        let visible = page.text.replacing(/<code>[^<]*<\/code>/, with: "")
+          .replacing(/<[^>]*>/, with: " ")
+        let names = visible.matches(of: /\b[a-z]+(?:_[a-z]+)+\b/).map { String($0.output) }
+        #expect(names == [], "\(report)")
+        #expect(page.contains("<p class=\"range\">"), "\(report)")
         let file = try await browser.get(try Self.address(report, [("format", "csv")]))
         #expect(file.headers[.contentType] == "text/csv; charset=utf-8")
         #expect(file.headers[.contentDisposition]?.hasPrefix("attachment") == true)
@@ -265,7 +290,7 @@ struct ReportPageTests {
       #expect(revenue.contains("80.97 EUR"))
       #expect(revenue.contains("12.48 USD"))
       let churn = try await get(try Self.address(.churn, march), &browser)
-      #expect(churn.contains("20.0 %") && churn.contains("1 of 5"))
+      #expect(churn.contains("20.00%") && churn.contains("1 of 5"))
       // A chart without the latest days would be wrong.
       #expect(churn.contains("<figure class=\"chart\""))
       let days = try await get(
@@ -333,6 +358,32 @@ struct ReportPageTests {
       #expect(page.contains(message))
       #expect(page.contains("<form class=\"choices\""))
       #expect(!page.contains("\"><script>"))
+    }
+  }
+
+  @Test func `products are chosen from the catalogue, and rare choices are folded`() async throws {
+    try await withSamples { _, browser in
+      let page = try await get(
+        try Self.address(.mrr, [("product", "gone"), ("reporting_currency", "EUR")]), &browser)
+      for option in [
+        #"<option value="">All products</option>"#, #"<option value="month">"#,
+        #"<option value="gone" selected>gone</option>"#,
+        #"<option value="EUR" selected>EUR</option>"#, #"<option value="Europe/Berlin">"#,
+        #"<option value="month" selected>Month</option>"#,
+      ] {
+        #expect(page.contains(option), "\(option)")
+      }
+      // The range in force, and the choices that are not as usual: the currency and the moment.
+      #expect(page.contains(#"name="from" type="date" value="2025-05-01""#))
+      #expect(page.contains(#"<details class="rare"><summary>More filters (2 set)</summary>"#))
+      let wrong = try await get("/admin/reports/mrr?time_zone=Mars", &browser)
+      #expect(wrong.contains(#"<details class="rare" open>"#))
+      let before = try await get(
+        try Self.address(
+          .active, [("from", "2026-02-01"), ("to", "2026-03-31"), ("compare", "true")]), &browser)
+      #expect(before.contains("compared with 1 Dec 2025 – 31 Jan 2026"))
+      #expect(before.contains("Active, previous period"))
+      #expect(before.contains(">Change</th>"))
     }
   }
 

@@ -24,9 +24,10 @@ struct ReportRequestTests {
         caption: "", environment: .sandbox
       ).rows[0].cells.map(\.href)
     }
+    // The account comes first.
     #expect(
       hrefs("1000", "anna", "o-1", "production/2000/3000", "submitter") == [
-        "/admin/original-transactions/1000?environment=sandbox", "/admin/accounts/anna",
+        "/admin/accounts/anna", "/admin/original-transactions/1000?environment=sandbox",
         "/admin/search?q=o-1", "/admin/original-transactions/2000?environment=production", nil,
       ])
     for subject in ["all", "production/", "other/2000", "production/1/2/3", "version 2"] {
@@ -127,6 +128,9 @@ struct ReportRequestTests {
     arguments: [
       (1, 3, 3333), (2, 3, 6667), (-1, 3, -3333), (-2, 3, -6667), (1, 8, 1250), (1, 20_000, 1),
       (1, 20_001, 0), (-1, 20_000, -1), (0, 5, 0), (5, 0, nil), (.max, 1, nil),
+      // Only a whole is 100%.
+      (99_999, 100_000, 9999), (-99_999, 100_000, -9999), (100_000, 100_000, 10_000),
+      (100_001, 100_000, 10_000), (3, 2, 15_000),
     ] as [(Int64, Int64, Int64?)])
   func shares(part: Int64, whole: Int64, hundredths: Int64?) {
     #expect(ReportValue.hundredthsOfPercent(of: part, in: whole) == hundredths)
@@ -135,6 +139,10 @@ struct ReportRequestTests {
 
 struct ReportChartTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15))
+
+  private static func request(_ table: ReportTable) -> ReportRequest {
+    ReportRequest(table.report, query: nil, at: now)
+  }
 
   private func texts(_ picture: Chart) -> [[String]] {
     picture.table.rows.map { $0.cells.map(\.text) }
@@ -155,16 +163,16 @@ struct ReportChartTests {
         row("2026-02-01", "a", 0, 5, 0, 0, 0, 0, 5), row("2026-03-01", "a", 5, 1, 2, 0, 0, 1, 3),
         row("2026-03-01", "b", 0, 2, 1, 1, 2, 0, 4),
       ], isCutShort: false)
-    let pictures = ReportCharts(table: table).pictures
+    let pictures = ReportCharts(table: table, request: Self.request(table)).pictures
     #expect(pictures.map(\.title) == ["Active subscriptions", "Subscriber movement"])
-    #expect(texts(pictures[0]) == [["2026-03-01", "7"], ["2026-02-01", "5"]])
+    #expect(texts(pictures[0]) == [["Mar 2026", "7"], ["Feb 2026", "5"]])
     #expect(
       pictures[1].table.columns.map(\.label)
         == ["Time", "New", "Resubscribed", "Expired", "Changed in", "Changed out", "Net"])
     #expect(
       texts(pictures[1]) == [
-        ["2026-03-01", "3", "1", "−3", "2", "−1", "2"],
-        ["2026-02-01", "5", "0", "0", "0", "0", "5"],
+        ["Mar 2026", "3", "1", "−3", "2", "−1", "2"],
+        ["Feb 2026", "5", "0", "0", "0", "0", "5"],
       ])
   }
 
@@ -180,14 +188,14 @@ struct ReportChartTests {
       rows: [
         // Three halves: of those that came each is rounded up.
         [.date("2026-03-01"), .text("EUR")]
-          + [1000, 1, 0, 0, 0, 0, 1, 1, 1002].map { .money(milliunits: $0, currency: "EUR") }
+          + [1000, 10, 0, 0, 0, 0, 10, 10, 1020].map { .money(milliunits: $0, currency: "EUR") }
       ], isCutShort: false)
-    let pictures = ReportCharts(table: table).pictures
+    let pictures = ReportCharts(table: table, request: Self.request(table)).pictures
     #expect(
       texts(try #require(pictures.last)) == [
         [
-          "2026-03-01", "0.001 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.002 EUR",
-          "0.002 EUR",
+          "Mar 2026", "0.01 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.02 EUR",
+          "0.02 EUR",
         ]
       ])
     // Each has a different colour.
@@ -213,13 +221,13 @@ struct ReportChartTests {
           .money(milliunits: 0, currency: "USD"), .money(milliunits: 2000, currency: "USD"),
         ],
       ], isCutShort: false)
-    let pictures = ReportCharts(table: table).pictures
+    let pictures = ReportCharts(table: table, request: Self.request(table)).pictures
     #expect(
       pictures.map(\.title) == ["Charged and refunded, EUR", "Charged and refunded, USD"])
     #expect(
       texts(pictures[0]) == [
-        ["2026-03-01", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
-        ["2026-02-01", "5.00 EUR", "−1.00 EUR", "4.00 EUR"],
+        ["Mar 2026", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
+        ["Feb 2026", "5.00 EUR", "−1.00 EUR", "4.00 EUR"],
       ])
   }
 }

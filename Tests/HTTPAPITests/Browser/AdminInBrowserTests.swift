@@ -96,7 +96,7 @@ struct AdminInBrowserTests {
       try await browser.click("td.number a")
       try await browser.see("Items")
       let row = try await browser.texts("main tbody tr > *")
-      #expect(row.contains("ops") && row.contains("transfer") && row.contains(reason), "\(row)")
+      #expect(row.contains("ops") && row.contains("Transfer") && row.contains(reason), "\(row)")
     }
   }
 
@@ -168,26 +168,44 @@ struct AdminInBrowserTests {
         for: "the weeks", until: "return location.search.includes('bucket=week')")
       try await browser.settle()
 
-      // The API's answer to the same question.
-      let path = "/v1/reports/active?bucket=week"
+      // The API's answer to the same question; the form names the days.
+      let query = try await browser.run("return location.search").string ?? ""
+      let asked = EncodedFields(String(query.dropFirst()), .html)
+      let range = ["from", "to"].map { "\($0)=\(asked[$0]?.rawValue ?? "")" }
+      let path = "/v1/reports/active?bucket=week&\(range.joined(separator: "&"))"
       let answer = try await story.api.get(path, as: .admin)
       let rows = try #require(answer["rows"]?.array)
       #expect(rows.count > 10)
       let active = rows.map { "\($0["active"]?.integer ?? -1)" }
       #expect(Set(active).count > 1)
       let table = "main section table tbody tr"
-      let days = rows.map { $0["from_day"]?.string ?? "" }
-      #expect(try await browser.texts("\(table) > :first-child") == days)
-      #expect(try await browser.texts("\(table) > :last-child") == active)
+      let periods = try await browser.texts("\(table):not(.total) > :first-child")
+      #expect(periods.count == rows.count && periods.last?.hasSuffix(" so far") == true)
+      #expect(try await browser.texts("\(table):not(.total) > :last-child") == active)
+      // The last week that has ended is the latest in the totals.
+      #expect(
+        try await browser.texts("\(table).total > :last-child") == [active[active.count - 2]])
       #expect(
         try await browser.texts("#chart-1-1 .values tbody tr > :last-child") == active.reversed())
       #expect(try await browser.texts("#chart-1-1 .band").count == rows.count)
-      // The chart shows the value under the pointer.
+      // The chart shows the value under the pointer, and by the keyboard.
       try await browser.run(
         "document.querySelector('#chart-1-1 .band').dispatchEvent(new Event('pointerenter'))")
       #expect(
+        try await browser.texts("#chart-1-1 .readout") == ["\(periods[0]): Active \(active[0])"])
+      try await browser.run("document.querySelector('#chart-1-1 .plot-row').focus()")
+      try await browser.press(.end)
+      #expect(
         try await browser.texts("#chart-1-1 .readout")
-          == ["\(days[0]): Active \(active[0])"])
+          == ["\(periods.last ?? ""): Active \(active.last ?? "")"])
+      // Beside the band, which is at the right.
+      #expect(
+        try await browser.run(
+          """
+          const band = document.querySelector('#chart-1-1 .band.at').getBoundingClientRect();
+          const text = document.querySelector('#chart-1-1 .readout').getBoundingClientRect();
+          return text.right < band.left && band.left - text.right < 20;
+          """) == true)
 
       try await browser.click(.link("CSV"))
       var file: [UInt8]?

@@ -37,6 +37,7 @@ struct Browser: Sendable {
   enum Key: String {
     case tab = "\u{E004}"
     case enter = "\u{E007}"
+    case end = "\u{E010}"
   }
 
   // MARK: Navigation

@@ -1,0 +1,240 @@
+import Foundation
+import Subscriptions
+
+/// The vertical axis of a chart, between round numbers.
+///
+/// Values are integers of small units, so that the steps between the marks are exact.
+struct ChartScale: Hashable, Sendable {
+  /// The lowest and the highest mark.
+  let lowest: Int64
+  let highest: Int64
+  /// Between two marks: 1, 2 or 5 times a power of ten.
+  let step: Int64
+  /// In pixels.
+  let height: Int
+
+  /// Larger values are drawn at the edge.
+  private static let limit: Int64 = 100_000_000_000_000_000
+
+  /// Limits a value, so that no sum overflows.
+  static func clamped(_ value: Int64) -> Int64 { min(max(value, -limit), limit) }
+
+  /// Includes zero, and spans at least `least`.
+  init(_ values: [Int64], height: Int, least: Int64) {
+    let low = Self.clamped(min(values.min() ?? 0, 0))
+    let high = max(Self.clamped(max(values.max() ?? 0, 0)), low + least)
+    step = Self.step(for: high - low)
+    self.height = height
+    lowest = Self.floor(low, to: step)
+    highest = max(-Self.floor(-high, to: step), lowest + step)
+  }
+
+  /// The smallest round step of which five cover the span.
+  private static func step(for span: Int64) -> Int64 {
+    var power: Int64 = 1
+    while true {
+      for factor: Int64 in [1, 2, 5] where power * factor * 5 >= span { return power * factor }
+      power *= 10
+    }
+  }
+
+  private static func floor(_ value: Int64, to step: Int64) -> Int64 {
+    let rest = value % step
+    return value - rest - (rest < 0 ? step : 0)
+  }
+
+  /// From the bottom to the top.
+  var marks: [Int64] { Array(stride(from: lowest, through: highest, by: Int64.Stride(step))) }
+
+  /// In pixels from the top.
+  func y(_ value: Int64) -> Double {
+    let inside = min(max(value, lowest), highest)
+    return Double(height) * Double(highest - inside) / Double(highest - lowest)
+  }
+
+  /// The start of areas and bars: zero, or the nearest edge.
+  var baseline: Double { y(0) }
+
+  func ticks(in unit: ChartUnit) -> [ChartTick] {
+    marks.map { mark in
+      ChartTick(
+        position: Coordinate.text(y(mark)), label: unit.short(mark), anchor: "end",
+        isZero: mark == 0)
+    }
+  }
+}
+
+/// The unit of a chart's numbers, and their format.
+enum ChartUnit: Hashable, Sendable {
+  case count
+  /// Milliunits of a currency.
+  case money(currency: String)
+  /// Hundredths of a percent.
+  case share
+
+  /// An axis of less would have one mark beside zero, or marks that look alike.
+  var leastSpan: Int64 {
+    switch self {
+    case .count: 4
+    case .money: 4000
+    case .share: 400
+    }
+  }
+
+  /// Writes a value, as in `1,284`, `1,284.50 USD` (rounded to the currency's own digits) or `3.25%`.
+  func text(_ value: Int64) -> String {
+    switch self {
+    case .count: Self.text(Decimal(value), decimals: 0...0)
+    case .money(let currency):
+      Self.text(
+        Decimal(value) / 1000, decimals: Self.digits(of: currency)...Self.digits(of: currency),
+        rounded: .toNearestOrAwayFromZero) + " " + currency
+    case .share: Self.text(Decimal(value) / 100, decimals: 2...2) + "%"
+    }
+  }
+
+  /// An amount with all of its digits, as in `962.457 USD`; nil if ``text(_:)`` says the same.
+  static func exact(_ milliunits: Int64, currency: String) -> String? {
+    milliunits % [1000, 100, 10, 1][digits(of: currency)] == 0
+      ? nil : text(Decimal(milliunits) / 1000, decimals: 3...3) + " " + currency
+  }
+
+  /// Writes a value for an axis, as in `1.2k`, without the currency.
+  func short(_ value: Int64) -> String {
+    switch self {
+    case .count: Self.short(Decimal(value))
+    case .money: Self.short(Decimal(value) / 1000)
+    case .share: Self.text(Decimal(value) / 100, decimals: 0...2) + "%"
+    }
+  }
+
+  /// Writes a number in thousands, millions and so on.
+  private static func short(_ number: Decimal) -> String {
+    var (number, suffix) = (number, "")
+    for next in ["k", "M", "G", "T"] where number.magnitude >= 1000 {
+      (number, suffix) = (number / 1000, next)
+    }
+    return text(number, decimals: 0...2) + suffix
+  }
+
+  /// Writes a number with thousands separators.
+  private static func text(
+    _ number: Decimal, decimals: ClosedRange<Int>,
+    rounded rule: FloatingPointRoundingRule = .towardZero
+  ) -> String {
+    let text = number.formatted(
+      .number.locale(english).precision(.fractionLength(decimals)).rounded(rule: rule))
+    let isZero = !text.contains { "123456789".contains($0) }
+    return text.replacing("-", with: isZero ? "" : "−")
+  }
+
+  private static let english = Locale(identifier: "en_US")
+
+  /// The digits after the decimal point; Apple's currencies without and with three are listed.
+  private static func digits(of currency: String) -> Int {
+    switch currency {
+    case "JPY", "KRW", "VND", "CLP": 0
+    case "BHD", "JOD", "KWD", "OMR", "TND": 3
+    default: 2
+    }
+  }
+}
+
+/// The marks of a time axis: midnights, first days of months, or full hours.
+///
+/// Times are read as UTC; for another time zone the caller passes wall-clock times.
+struct CalendarTicks: Sendable {
+  /// In order, with labels.
+  let marks: [(moment: Timestamp, label: String)]
+
+  /// At most that many marks, none closer than the finest distance: days have no hours.
+  init(from: Timestamp, until: Timestamp, most: Int, finest: Duration = .zero) {
+    var marks: [(moment: Timestamp, label: String)] = []
+    for step in Step.all where from < until && marks.isEmpty && step.shortest >= finest {
+      let moments = step.marks(from: from, until: until, most: most)
+      marks = moments.enumerated().map { index, moment in
+        let hasRoom = moments.count <= Self.fewDays
+        return (moment, step.label(moment, isFirst: index == 0, hasRoom: hasRoom))
+      }
+    }
+    self.marks = marks
+  }
+
+  /// With more days there is no room for the year in each label.
+  private static let fewDays = 5
+
+  private enum Step {
+    /// Days or parts of one, counted from a moment.
+    case time(Duration, from: Timestamp)
+    case months(Int)
+
+    /// Weeks begin on Mondays.
+    private static let monday = Timestamp(CalendarDate(year: 1970, month: 1, day: 5))
+    private static let epoch = Timestamp(milliseconds: 0)
+
+    /// From the finest to the coarsest.
+    static let all: [Step] =
+      ([.hours(1), .hours(3), .hours(6), .hours(12), .days(1), .days(2)] as [Duration])
+      .map { .time($0, from: epoch) } + [7, 14].map { .time(.days($0), from: monday) }
+      + [1, 2, 3, 6, 12, 24, 60, 120, 600, 1200].map(months)
+
+    /// The shortest: February has 28 days.
+    var shortest: Duration {
+      switch self {
+      case .time(let length, _): length
+      case .months(let months): .days(28 * months)
+      }
+    }
+
+    /// Empty if there are more than the limit.
+    func marks(from: Timestamp, until: Timestamp, most: Int) -> [Timestamp] {
+      let first = number(of: from)
+      let marks = (first...first + most + 1).map(mark).filter { from <= $0 && $0 <= until }
+      return marks.count > most ? [] : marks
+    }
+
+    /// The number of the last mark that is not after a moment.
+    private func number(of moment: Timestamp) -> Int {
+      switch self {
+      case .time(let length, let origin):
+        Int(((moment - origin) / length).rounded(.down))
+      case .months(let months):
+        (moment.dayAndTime.date.year * 12 + moment.dayAndTime.date.month - 1) / months
+      }
+    }
+
+    private func mark(_ number: Int) -> Timestamp {
+      switch self {
+      case .time(let length, let origin): return origin + length * number
+      case .months(let months):
+        let month = number * months
+        return Timestamp(CalendarDate(year: month / 12, month: month % 12 + 1, day: 1))
+      }
+    }
+
+    func label(_ moment: Timestamp, isFirst: Bool, hasRoom: Bool) -> String {
+      let (date, time) = moment.dayAndTime
+      switch self {
+      case .time where time > 0:
+        let hour = time / 3_600_000
+        return (hour < 10 ? "0" : "") + "\(hour):00"
+      case .time:
+        return "\(date.day) \(date.monthName)" + (isFirst && hasRoom ? " \(date.year)" : "")
+      case .months(let months) where months.isMultiple(of: 12): return "\(date.year)"
+      case .months: return date.monthName + (isFirst || date.month == 1 ? " \(date.year)" : "")
+      }
+    }
+  }
+}
+
+extension ChartTick {
+  /// Marks at shares of an axis: outer labels stay inside; a phone hides every other of many.
+  static func across(_ marks: [(share: Double, label: String)]) -> [ChartTick] {
+    marks.enumerated().map { index, mark in
+      let anchor = mark.share < 0.06 ? "start" : mark.share > 0.94 ? "end" : "middle"
+      return ChartTick(
+        position: Coordinate.text(mark.share * 100), label: mark.label, anchor: anchor,
+        isMinor: marks.count > 4 && !index.isMultiple(of: 2))
+    }
+  }
+}

@@ -1,0 +1,107 @@
+import Reports
+import Subscriptions
+
+/// The rows of the report of retention.
+enum CohortTable {
+  /// Those whose month has ended: later facts only add to the others.
+  static func finished(_ table: ReportTable, of request: ReportRequest) -> [ReportRow] {
+    table.records.filter { request.hasEnded($0, of: table) }
+  }
+}
+
+extension DataTable {
+  /// A triangle of shares by cohort and month, in a deeper colour where more remain; the table has
+  /// one row for each period of a cohort, in order.
+  init(cohortsOf table: ReportTable, of request: ReportRequest) {
+    let cohorts = Dictionary(grouping: table.records) { $0["cohort"]?.text ?? "" }
+      .sorted { $0.key < $1.key }
+    let count = cohorts.map(\.value.count).max() ?? 0
+    func href(_ column: String, _ row: ReportRow) -> String? {
+      table.cell(column, inRow: row.index, of: request.choices).map(request.href)
+    }
+    self.init(
+      caption: request.report.label,
+      columns: [DataColumn(label: "Cohort"), DataColumn(label: "Size", isNumber: true)]
+        + (0..<count).map { DataColumn(label: $0 == 0 ? "Month 0" : "\($0)", isNumber: true) },
+      rows: cohorts.map { cohort, periods in
+        let size = periods[0].integer("cohort_size")
+        let shares = periods.map { period in
+          DataCell(
+            retained: period["retained"]?.integer, of: size, href: href("retained", period),
+            isUnfinished: !request.hasEnded(period, of: table))
+        }
+        let month = CalendarDate(iso8601: cohort).map { "\($0.monthName) \($0.year)" }
+        return DataRow(
+          cells: [
+            DataCell(text: month ?? cohort, isHeading: true, identifier: cohort),
+            DataCell(
+              text: ChartUnit.count.text(size), href: href("cohort_size", periods[0]),
+              isNumber: true),
+          ] + shares
+            + Array(repeating: DataCell(text: "", isNumber: true), count: count - shares.count))
+      },
+      emptyText: "No cohorts yet.",
+      note: "The last month of each cohort has not ended: it is shown without colour.")
+  }
+
+  /// The states of subscriptions, in the order of their lives.
+  static let states = [
+    "active_renewing", "active_cancelled", "trial_renewing", "trial_cancelled", "in_grace_period",
+    "in_billing_retry", "expired", "revoked", "granted",
+  ]
+
+  /// Subscriptions with a row for each product and a column for each state.
+  init(statesOf table: ReportTable, of request: ReportRequest) {
+    let found = Set(table.records.compactMap { $0["state"]?.text })
+    let states = Self.states.filter(found.contains) + found.subtracting(Self.states).sorted()
+    let products = Dictionary(grouping: table.records) { $0["product_id"]?.text ?? "" }
+      .sorted { $0.key < $1.key }
+    func number(_ number: Int64, href: String? = nil) -> DataCell {
+      DataCell(text: ChartUnit.count.text(number), href: href, isNumber: true)
+    }
+    func row(_ name: DataCell, _ records: [ReportRow], isLinked: Bool) -> DataRow {
+      let cells = states.map { state in
+        let rows = records.filter { $0["state"]?.text == state }
+        return number(
+          rows.reduce(0) { $0 + $1.integer("number") },
+          href: isLinked
+            ? rows.first.flatMap { table.cell("number", inRow: $0.index, of: request.choices) }
+              .map(request.href) : nil)
+      }
+      let sum = records.reduce(0) { $0 + $1.integer("number") }
+      return DataRow(cells: [name] + cells + [number(sum)])
+    }
+    self.init(
+      caption: request.report.label,
+      columns: [DataColumn(label: "Product")]
+        + states.map {
+          DataColumn(
+            label: EnumText.label($0, in: "state"), isNumber: true, identifier: $0)
+        } + [DataColumn(label: "Total", isNumber: true)],
+      rows: products.map { product, records in
+        row(
+          DataCell(
+            text: product.isEmpty ? "Granted" : product, isHeading: true,
+            isCode: !product.isEmpty), records, isLinked: true)
+      },
+      emptyText: "No data for these filters.")
+    if products.count > 1 {
+      var total = row(DataCell(text: "Total", isHeading: true), table.records, isLinked: false)
+      total.rowClass = "total"
+      rows.append(total)
+    }
+  }
+}
+
+extension DataCell {
+  /// A share with one decimal, rounded to the nearest, and 100% only for all.
+  fileprivate init(retained: Int64?, of size: Int64, href: String?, isUnfinished: Bool) {
+    guard let retained, let share = ReportValue.share(of: retained, in: size, parts: 1000) else {
+      self.init(text: "", isNumber: true)
+      return
+    }
+    self.init(
+      text: "\(share / 10).\(share % 10)%", href: href, isNumber: true,
+      heat: isUnfinished ? nil : Int(share / 100))
+  }
+}

@@ -1,0 +1,159 @@
+import Reports
+import Subscriptions
+import Testing
+
+@testable import AdminSite
+@testable import HTTPAPI
+@testable import Reports
+
+/// Ranges, comparisons and totals of report pages.
+struct ReportRangeTests {
+  private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15)) + .hours(12)
+
+  private static func request(_ report: Report = .active, _ query: String? = nil)
+    -> ReportRequest
+  {
+    ReportRequest(report, query: query, at: now)
+  }
+
+  // swift-format-ignore
+  @Test(
+    "Days in words",
+    arguments: [
+      ("2026-04-15", "2026-04-15", "15 Apr 2026"),
+      ("2026-04-01", "2026-04-30", "Apr 2026"),
+      ("2026-02-01", "2026-02-28", "Feb 2026"),
+      ("2026-04-01", "2026-04-15", "1–15 Apr 2026"),
+      ("2026-03-30", "2026-04-05", "30 Mar – 5 Apr 2026"),
+      ("2025-12-29", "2026-01-04", "29 Dec 2025 – 4 Jan 2026"),
+      ("2025-04-01", "2026-04-30", "1 Apr 2025 – 30 Apr 2026"),
+    ])
+  func words(first: String, last: String, text: String) throws {
+    let range = DayRange(
+      first: try #require(CalendarDate(iso8601: first)),
+      last: try #require(CalendarDate(iso8601: last)))
+    #expect(range.text == text)
+  }
+
+  // swift-format-ignore
+  @Test(
+    "The range in force, and the one before it",
+    arguments: [
+      (.active, "", "1 May 2025 – 15 Apr 2026, by month, UTC", "1 May 2024 – 30 Apr 2025"),
+      (.active, "bucket=week", "26 Jan – 15 Apr 2026, by week, UTC", "3 Nov 2025 – 25 Jan 2026"),
+      (.active, "bucket=day", "17 Mar – 15 Apr 2026, by day, UTC", "15 Feb – 16 Mar 2026"),
+      (.active, "to=2026-03-31", "1 Apr 2025 – 31 Mar 2026, by month, UTC",
+        "1 Apr 2024 – 31 Mar 2025"),
+      (.active, "from=2026-02-10", "10 Feb – 15 Apr 2026, by month, UTC",
+        "10 Nov 2025 – 9 Feb 2026"),
+      (.active, "to=2030-01-01", "1 May 2025 – 15 Apr 2026, by month, UTC",
+        "1 May 2024 – 30 Apr 2025"),
+      (.active, "time_zone=Pacific%2FKiritimati", "1 May 2025 – 16 Apr 2026, by month, "
+        + "Pacific/Kiritimati", "1 May 2024 – 30 Apr 2025"),
+      (.audit, "", "17 Mar – 15 Apr 2026, by day, UTC", "15 Feb – 16 Mar 2026"),
+      (.intake, "days=7", "9–15 Apr 2026, UTC", nil),
+      (.retention, "", "Customers who started May 2025 – Apr 2026, UTC", nil),
+      (.renewalsDue, "days=7", "The next 7 days, as of 15 Apr 2026, 12:00 UTC", nil),
+      (.subscriptions, "", "As of 15 Apr 2026, 12:00 UTC", nil),
+    ] as [(Report, String, String, String?)])
+  func ranges(report: Report, query: String, text: String, previous: String?) {
+    let asked = Self.request(report, query + "&compare=true")
+    #expect(asked.rangeText == text)
+    #expect(asked.previousRange?.text == previous)
+    #expect(Self.request(report, query).previousRange == nil)
+  }
+
+  @Test func `presets replace the range and keep the other choices`() {
+    let asked = Self.request(.active, "from=2026-04-09&bucket=day&product=a&compare=true")
+    #expect(
+      asked.presets.map(\.label)
+        == ["7 days", "28 days", "3 months", "12 months", "Year to date"])
+    #expect(asked.presets.map(\.isCurrent) == [true, false, false, false, false])
+    #expect(
+      asked.presets[3].href
+        == "/admin/reports/active?from=2025-05-01&bucket=month&product=a&compare=true")
+    #expect(
+      Self.request(.renewalsDue).presets.map(\.isCurrent) == [false, true, false])
+    #expect(Self.request(.unclaimed).presets.isEmpty)
+  }
+
+  private static func months(_ rows: [(String, String, new: Int64, active: Int64)]) -> ReportTable {
+    ReportTable(
+      report: .active, asOf: now,
+      columns: [
+        ReportColumn("from_day", .date), ReportColumn("to_day", .date),
+        ReportColumn("opening", .number), ReportColumn("new", .number),
+        ReportColumn("active", .number),
+      ],
+      rows: rows.map {
+        [.date($0.0), .date($0.1), .number(1), .number($0.new), .number($0.active)]
+      }, isCutShort: false)
+  }
+
+  @Test func `totals leave out the unfinished month, and compare as many before`() {
+    let asked = Self.request(.active, "from=2026-02-01&compare=true")
+    let table = DataTable(
+      Self.months([
+        ("2026-02-01", "2026-02-28", 5, 10), ("2026-03-01", "2026-03-31", 7, 12),
+        ("2026-04-01", "2026-04-15", 100, 200),
+      ]), of: asked,
+      previous: Self.months([
+        ("2025-11-01", "2025-11-30", 3, 8), ("2025-12-01", "2025-12-31", 5, 16),
+        ("2026-01-01", "2026-01-31", 1000, 2000),
+      ]))
+    #expect(table.columns.map(\.label) == ["Period", "At start", "New", "Active"])
+    #expect(table.columns.map(\.identifier) == ["from_day", "opening", "new", "active"])
+    #expect(
+      table.rows.map { $0.cells.map(\.text) } == [
+        ["Feb 2026", "1", "5", "10"], ["Mar 2026", "1", "7", "12"],
+        ["Apr 2026", "1", "100", "200"],
+        ["Total or latest", "", "12", "12"], ["Previous period", "", "8", "16"],
+        ["Change", "", "+4 (+50.00%)", "−4 (−25.00%)"],
+      ])
+    #expect(
+      table.rows.map(\.rowClass) == [nil, nil, "unfinished", "total", "total", "total"])
+    #expect(
+      table.rows.map { $0.cells[0].note }
+        == [nil, nil, "so far", "complete periods", "1 Nov 2025 – 31 Jan 2026", nil])
+  }
+
+  @Test func `the report's own flag marks an unfinished period`() {
+    var table = Self.months([("2026-03-01", "2026-03-31", 7, 12)])
+    table = ReportTable(
+      report: .active, asOf: Self.now,
+      columns: table.columns + [ReportColumn("is_partial", .flag)],
+      rows: table.rows.map { $0 + [.flag(true)] }, isCutShort: false)
+    #expect(DataTable(table, of: Self.request()).rows.map(\.rowClass) == ["unfinished"])
+  }
+
+  // swift-format-ignore
+  @Test(
+    "Values for people",
+    arguments: [
+      (.subscriptions, "state", .text("in_billing_retry"), "Billing retry", "in_billing_retry"),
+      (.refunds, "reason", .text("1"), "Problem with the app", "1"),
+      (.refunds, "reason", .text(""), "No reason given", nil),
+      (.audit, "reason", .text("it_is_his"), "it_is_his", nil),
+      (.refunds, "days_after", .text("002-003"), "2–3 days", "002-003"),
+      (.unclaimed, "age", .text("3: under 7 days"), "Under 7 days", "3: under 7 days"),
+      (.intake, "measure", .text("jobs_overdue"), "Overdue jobs", "jobs_overdue"),
+      (.intake, "cause", .text("receipt_rejected 21003"), "Receipt rejected 21003",
+        "receipt_rejected 21003"),
+      (.intake, "cause", .text("Apple answered with HTTP 503."), "Apple answered with HTTP 503.",
+        nil),
+      (.mrr, "product_id", .text("a_b"), "a_b", nil),
+      (.mrr, "mrr_milliunits", .money(milliunits: 962_457, currency: "USD"), "962.46 USD",
+        "962.457 USD"),
+      (.mrr, "mrr_milliunits", .money(milliunits: 962_450, currency: "USD"), "962.45 USD", nil),
+      (.revenue, "charged_milliunits", .money(milliunits: 0, currency: nil), "", nil),
+      (.orders, "longest_wait_ms", .duration(milliseconds: 300), "under 1 s", nil),
+      (.renewalsDue, "day", .date("2026-04-15"), "15 Apr 2026", nil),
+    ] as [(Report, String, ReportValue, String, String?)])
+  func labels(
+    report: Report, column: String, value: ReportValue, text: String, identifier: String?
+  ) {
+    let label = value.label(in: column, of: report)
+    #expect(label.text == text)
+    #expect(label.identifier == identifier)
+  }
+}
