@@ -1493,7 +1493,8 @@ CREATE TABLE movement (
             'trial_cancelled', 'in_grace_period', 'in_billing_retry', 'expired', 'revoked')
         WHEN 'ended' THEN cause IN ('voluntary', 'price_not_consented', 'billing',
             'product_withdrawn', 'refunded', 'unknown')
-        WHEN 'trial_ended' THEN cause IN ('converted', 'voluntary', 'price_not_consented', 'billing',
+        WHEN 'trial_ended' THEN (cause = 'recovered') = (number = 1)
+            AND cause IN ('converted', 'recovered', 'voluntary', 'price_not_consented', 'billing',
             'product_withdrawn', 'refunded', 'unknown')
         WHEN 'resumed' THEN cause IN ('', 'recovered')
         WHEN 'repriced' THEN cause IN ('', 'from', 'to')

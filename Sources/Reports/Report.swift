@@ -32,7 +32,10 @@ package struct Report: Sendable {
   /// One sentence for a list of reports.
   package let summary: String
   let sql: String
-  package var columns: [ReportColumn] { numbers.columns }
+  /// Those of its function, and after the last day of a row whether it is over.
+  package var columns: [ReportColumn] {
+    numbers.columns.flatMap { $0.name == "to_day" ? [$0, .isPartial] : [$0] }
+  }
   package var itemColumns: [ReportColumn] { items.columns }
   /// The values of the parameter `column`.
   package var itemizedColumns: [String] { drillDown.columns.keys.sorted() }
@@ -166,9 +169,13 @@ extension Report {
       let name = drillDown.rowColumn ?? "measure"
       condition = "WHERE \(unescaped: name) = ANY (\(values.added + values.takenOff))"
     }
+    var source = items(choices, at: now)
+    if !choices.listsItems, columns.contains(.isPartial) {
+      source = "(SELECT *, to_day >= \(choices.today(at: now)) AS is_partial FROM \(source))"
+    }
     return """
       SELECT \(unescaped: names)
-      FROM \(items(choices, at: now)) AS r
+      FROM \(source) AS r
       \(condition)
       ORDER BY \(unescaped: choices.listsItems ? itemOrder : order)
       LIMIT \(rows)
@@ -250,6 +257,11 @@ extension ReportColumn.Kind {
 }
 
 extension ReportChoices {
+  /// The day of the moment that the report is about, which is not over.
+  func today(at now: Timestamp) -> SQL {
+    "(\(PostgresTimestamp(moment(at: now))) AT TIME ZONE \(timeZone))::date"
+  }
+
   /// A choice as an argument; nil: it is left to the function's default.
   fileprivate func value(of parameter: ReportParameter, at now: Timestamp) -> SQL? {
     switch parameter {
@@ -265,6 +277,9 @@ extension ReportChoices {
 }
 
 extension ReportColumn {
+  /// Whether the row's last day is not over, so that its numbers can still grow.
+  package static let isPartial = ReportColumn("is_partial", .flag)
+
   /// The column as it is selected: dates and exact fractions travel as text.
   var selected: String {
     switch kind {
@@ -295,6 +310,7 @@ package enum ReportParameter: String, CaseIterable, Sendable {
   case includeTrials = "include_trials"
   case includeGrants = "include_grants"
   case byProduct = "by_product"
+  case dateOf = "date_of"
   case reportingCurrency = "reporting_currency"
   case knownAt = "known_at"
   case asOf = "as_of"

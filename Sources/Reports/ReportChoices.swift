@@ -10,6 +10,12 @@ package struct ReportChoices: Hashable, Sendable {
     case month
   }
 
+  /// A date of a refunded charge.
+  package enum DateOf: String, CaseIterable, Sendable {
+    case refund
+    case charge
+  }
+
   /// The first and the last day that are counted; nil: the report's default.
   package var from: CalendarDate?
   package var to: CalendarDate?
@@ -24,6 +30,8 @@ package struct ReportChoices: Hashable, Sendable {
   package var includesGrants = false
   /// A row for each product; nil: the report's default.
   package var splitsByProduct: Bool?
+  /// The date by which `refunds` counts.
+  package var dateOf = DateOf.refund
   /// ISO 4217; nil: amounts are not summed across currencies.
   package var reportingCurrency: String?
   /// As the ledger knew it then; nil: as it is known now.
@@ -88,12 +96,15 @@ package struct ReportChoices: Hashable, Sendable {
 }
 
 extension ReportChoices {
+  /// The moment that the report is about.
+  func moment(at now: Timestamp) -> Timestamp { min(asOf ?? now, knownAt ?? asOf ?? now) }
+
   /// Checks the number of days up to the moment, where no earlier last day is chosen.
   ///
   /// - Throws: ``ReportFault``.
   func checkRange(at now: Timestamp) throws(ReportFault) {
     guard let from else { return }
-    let moment = min(asOf ?? now, knownAt ?? asOf ?? now).dayAndTime.date.daysSince1970
+    let moment = moment(at: now).dayAndTime.date.daysSince1970
     let last = min(to?.daysSince1970 ?? moment, moment)
     guard last - from.daysSince1970 <= Self.longestRange else { throw Self.tooLongRange }
   }
@@ -145,6 +156,7 @@ extension ReportChoices {
     case .includeTrials: includesTrials = try flag()
     case .includeGrants: includesGrants = try flag()
     case .byProduct: splitsByProduct = try flag()
+    case .dateOf: dateOf = try checked(DateOf(exactly: text), "must be refund or charge")
     case .reportingCurrency: reportingCurrency = text
     case .knownAt: knownAt = try moment()
     case .asOf: asOf = try moment()
@@ -169,6 +181,7 @@ extension ReportChoices {
     case .includeTrials: includesTrials ? "true" : nil
     case .includeGrants: includesGrants ? "true" : nil
     case .byProduct: splitsByProduct.map { "\($0)" }
+    case .dateOf: dateOf == usual.dateOf ? nil : dateOf.rawValue
     case .reportingCurrency: reportingCurrency
     case .knownAt: knownAt.map { "\($0)" }
     case .asOf: asOf.map { "\($0)" }

@@ -6,7 +6,7 @@ package import Subscriptions
 /// The last week of a report, from Monday to Sunday, is not over. Here each week ends at the same
 /// time of day.
 package enum PastWeeks: String, CaseIterable, Sendable {
-  /// Refunds by their own date, as in `revenue`, of the seven days up to the moment.
+  /// Refunds by their own date, as in `refunds`, of the seven days up to the moment.
   case refunds
   /// Renewals due within seven days of the same moment of each week, as in `renewals-due`.
   case renewalsDue = "renewals-due"
@@ -23,7 +23,7 @@ package enum PastWeeks: String, CaseIterable, Sendable {
 
   var report: Report {
     switch self {
-    case .refunds: .revenue
+    case .refunds: .refunds
     case .renewalsDue: .renewalsDue
     case .intake: .intake
     }

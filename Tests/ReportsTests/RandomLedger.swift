@@ -246,8 +246,8 @@ extension ReportTable {
         switch value {
         case .number(let number): number != 0
         case .money(let milliunits, _): milliunits != 0
-        case .duration, .time, .flag, .fraction, .rate: true
-        case .text, .date, .none: false
+        case .duration, .time, .fraction, .rate: true
+        case .text, .date, .flag, .none: false
         }
       }
     }

@@ -110,7 +110,7 @@ struct OverviewQuestion: Hashable, Sendable {
   static let mrr = OverviewQuestion(.mrr) { $0.bucket = .week }
   static let churn = OverviewQuestion(.churn) { $0.bucket = .week }
   static let billingIssues = OverviewQuestion(.billingIssues) { $0.bucket = .week }
-  static let refunds = OverviewQuestion(.revenue, weeks: .refunds) { $0.bucket = .day }
+  static let refunds = OverviewQuestion(.refunds, weeks: .refunds) { $0.bucket = .day }
   static let renewalsDue = OverviewQuestion(.renewalsDue) { $0.days = 7 }
   static let renewalsDueBefore = OverviewQuestion(.renewalsDue, weeks: .renewalsDue) { $0.days = 7 }
   static let intake = OverviewQuestion(.intake) { $0.days = 7 }

@@ -138,6 +138,7 @@ extension ReportParameter {
     case .includeTrials: "Include trials"
     case .includeGrants: "Include grants"
     case .byProduct: "Products"
+    case .dateOf: "Date"
     case .reportingCurrency: "Converted to"
     case .knownAt: "As known at (date or time; default: now)"
     case .asOf: "As of (date or time; default: now)"
@@ -157,6 +158,7 @@ extension ReportParameter {
     switch self {
     case .bucket: [("", "Default"), ("day", "Days"), ("week", "Weeks"), ("month", "Months")]
     case .environment: [("production", "Production"), ("sandbox", "Sandbox")]
+    case .dateOf: [("refund", "Of the refund"), ("charge", "Of the charge")]
     case .byProduct: [("", "Default"), ("false", "Combined"), ("true", "By product")]
     default: nil
     }

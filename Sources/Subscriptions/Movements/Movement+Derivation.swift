@@ -179,7 +179,7 @@ private struct Journal {
     guard last.endCause != .refunded, spans[index].state == .inBillingRetry,
       let payment = spans[index...].first(where: { $0.state != .inBillingRetry }), payment.isPaid
     else { return }
-    add(at: payment.start, number: 1, cause)
+    add(at: payment.start, number: 1, Movement.recovered)
     add(at: payment.start, Movement.converted)
   }
 

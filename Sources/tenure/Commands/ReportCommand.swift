@@ -109,6 +109,9 @@ struct ReportOptions: ParsableArguments {
   @Flag(inversion: .prefixedNo, help: "One row per product, or all products combined.")
   var byProduct: Bool?
 
+  @Option(help: "refunds: count by the date of the refund or of the charge. (default: refund)")
+  var dateOf: ReportChoices.DateOf?
+
   @Option(help: "Convert amounts to this currency, with the rates in the table exchange_rate.")
   var reportingCurrency: String?
 
@@ -153,7 +156,8 @@ struct ReportOptions: ParsableArguments {
       (.includeFamilyShared, includeFamilyShared ? "true" : nil),
       (.includeTrials, includeTrials ? "true" : nil),
       (.includeGrants, includeGrants ? "true" : nil), (.byProduct, byProduct.map { "\($0)" }),
-      (.reportingCurrency, reportingCurrency), (.knownAt, knownAt.map { "\($0)" }),
+      (.dateOf, dateOf?.rawValue), (.reportingCurrency, reportingCurrency),
+      (.knownAt, knownAt.map { "\($0)" }),
       (.asOf, asOf.map { "\($0)" }), (.days, days.map { "\($0)" }),
       (.period, period.map { "\($0)" }), (.includeSandbox, includeSandbox ? "true" : nil),
       (.column, column),
@@ -166,6 +170,7 @@ struct ReportOptions: ParsableArguments {
 }
 
 extension ReportChoices.Bucket: ExpressibleByArgument {}
+extension ReportChoices.DateOf: ExpressibleByArgument {}
 
 extension CalendarDate: ExpressibleByArgument {
   /// A date such as 2026-01-31.

@@ -15,6 +15,7 @@ struct ReportOptionsTests {
     .environment: ["--environment", "sandbox"],
     .includeFamilyShared: ["--include-family-shared"], .includeTrials: ["--include-trials"],
     .includeGrants: ["--include-grants"], .byProduct: ["--no-by-product"],
+    .dateOf: ["--date-of", "charge"],
     .reportingCurrency: ["--reporting-currency", "EUR"],
     .knownAt: ["--known-at", "2026-01-31T00:00:00Z"], .asOf: ["--as-of", "2026-01-31T00:00:00Z"],
     .days: ["--days", "7"], .period: ["--period", "1"], .includeSandbox: ["--include-sandbox"],

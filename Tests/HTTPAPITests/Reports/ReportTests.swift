@@ -26,7 +26,7 @@ struct ReportTests {
       let choices: [ReportParameter: String] = [
         .from: "2026-01-01", .to: "2026-02-28", .bucket: "week", .timeZone: "Europe/Berlin",
         .product: "premium", .environment: "sandbox", .includeFamilyShared: "true",
-        .includeTrials: "true", .includeGrants: "true", .byProduct: "true",
+        .includeTrials: "true", .includeGrants: "true", .byProduct: "true", .dateOf: "charge",
         .reportingCurrency: "EUR", .knownAt: "2026-03-01T00:00:00Z",
         .asOf: "2026-03-01T00:00:00Z", .days: "7", .period: "1", .includeSandbox: "true",
       ]

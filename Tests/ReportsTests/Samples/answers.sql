@@ -52,17 +52,17 @@ SELECT product_id, state, original_transaction_id, transaction_id, since, number
 
 -- active
 SELECT * FROM tenure.report_active('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
---= 2026-01-01|2026-01-31||0|4|0|0|0|0|0|4
---= 2026-02-01|2026-02-28||4|1|0|0|0|0|0|5
---= 2026-03-01|2026-03-31||5|0|2|0|2|1|1|3
---= 2026-04-01|2026-04-15||3|0|1|1|0|0|0|3
+--= 2026-01-01|2026-01-31||0|4|0|0|0|0|0|0|4
+--= 2026-02-01|2026-02-28||4|1|0|0|0|0|0|0|5
+--= 2026-03-01|2026-03-31||5|0|0|1|1|2|1|1|3
+--= 2026-04-01|2026-04-15||3|0|1|1|0|1|0|0|3
 
 -- active with trials and grants
 SELECT * FROM tenure.report_active('2026-01-01', '2026-04-30', include_trials => true, include_grants => true, as_of => '2026-04-15 12:00Z');
---= 2026-01-01|2026-01-31||0|5|0|0|0|0|0|5
---= 2026-02-01|2026-02-28||5|2|1|0|1|0|0|6
---= 2026-03-01|2026-03-31||6|2|3|0|3|1|1|5
---= 2026-04-01|2026-04-15||5|1|2|1|1|0|0|5
+--= 2026-01-01|2026-01-31||0|5|0|0|0|0|0|0|5
+--= 2026-02-01|2026-02-28||5|2|0|1|0|1|0|0|6
+--= 2026-03-01|2026-03-31||6|2|0|2|1|3|1|1|5
+--= 2026-04-01|2026-04-15||5|1|1|2|0|2|0|0|5
 
 -- active with grants as known then: that one would be taken back was not known
 SELECT from_day, new, expired, active FROM tenure.report_active('2026-04-01', '2026-04-30', include_grants => true, known_at => '2026-04-09 23:59:59.999Z') UNION ALL SELECT from_day, new, expired, active FROM tenure.report_active('2026-04-01', '2026-04-30', include_grants => true, known_at => '2026-04-10Z');
@@ -71,19 +71,19 @@ SELECT from_day, new, expired, active FROM tenure.report_active('2026-04-01', '2
 
 -- active as known then, and of a later moment nothing
 SELECT * FROM tenure.report_active('2026-03-01', '2026-04-30', known_at => '2026-03-12Z', as_of => '2026-04-15 12:00Z');
---= 2026-03-01|2026-03-12||5|0|3|0|3|0|0|2
+--= 2026-03-01|2026-03-12||5|0|0|2|1|3|0|0|2
 
 -- active by product, by the week, in the weeks around a change
 SELECT * FROM tenure.report_active('2026-03-18', '2026-03-31', 'week', by_product => true, as_of => '2026-04-15 12:00Z');
---= 2026-03-18|2026-03-22|month|3|0|0|0|0|0|0|3
---= 2026-03-18|2026-03-22|week|0|0|0|0|0|0|0|0
---= 2026-03-18|2026-03-22|year|0|0|0|0|0|0|0|0
---= 2026-03-23|2026-03-29|month|3|0|0|0|0|0|1|2
---= 2026-03-23|2026-03-29|week|0|0|0|0|0|0|0|0
---= 2026-03-23|2026-03-29|year|0|0|0|0|0|1|0|1
---= 2026-03-30|2026-03-31|month|2|0|0|0|0|0|0|2
---= 2026-03-30|2026-03-31|week|0|0|0|0|0|0|0|0
---= 2026-03-30|2026-03-31|year|1|0|0|0|0|0|0|1
+--= 2026-03-18|2026-03-22|month|3|0|0|0|0|0|0|0|3
+--= 2026-03-18|2026-03-22|week|0|0|0|0|0|0|0|0|0
+--= 2026-03-18|2026-03-22|year|0|0|0|0|0|0|0|0|0
+--= 2026-03-23|2026-03-29|month|3|0|0|0|0|0|0|1|2
+--= 2026-03-23|2026-03-29|week|0|0|0|0|0|0|0|0|0
+--= 2026-03-23|2026-03-29|year|0|0|0|0|0|0|1|0|1
+--= 2026-03-30|2026-03-31|month|2|0|0|0|0|0|0|0|2
+--= 2026-03-30|2026-03-31|week|0|0|0|0|0|0|0|0|0
+--= 2026-03-30|2026-03-31|year|1|0|0|0|0|0|0|0|1
 
 -- active of the family and in the sandbox
 SELECT (SELECT active FROM tenure.report_active('2026-01-01', '2026-01-31', include_family_shared => true)), (SELECT active FROM tenure.report_active('2026-01-01', '2026-01-31', environment => 'sandbox'));
@@ -97,16 +97,16 @@ SELECT measure, from_day, original_transaction_id, transaction_id, number, accou
 --= changed_in|2026-03-01|s2|t25|1|b
 --= changed_out|2026-03-01|s2|t24|1|b
 --= expired|2026-03-01|s4|t42|1|c
---= expired|2026-03-01|s5|t52|1|a
 --= expired|2026-04-01|s1|t13|1|a
+--= refunded|2026-03-01|s5|t52|1|a
 --= resubscribed|2026-04-01|s5|t53|1|b
 
 -- trials
 SELECT * FROM tenure.report_trials('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
---= 2026-01-01|2026-01-31||0|2|1|0|1|2|1|1|0.500000
---= 2026-02-01|2026-02-28||1|0|0|1|0|0|0|0|
---= 2026-03-01|2026-03-31||0|0|0|0|0|0|0|0|
---= 2026-04-01|2026-04-15||0|1|0|0|1|1|0|0|0.000000
+--= 2026-01-01|2026-01-31||0|2|0|1|0|1|2|1|1|0.500000
+--= 2026-02-01|2026-02-28||1|0|0|0|1|0|0|0|0|
+--= 2026-03-01|2026-03-31||0|0|0|0|0|0|0|0|0|
+--= 2026-04-01|2026-04-15||0|1|0|0|0|1|1|0|0|0.000000
 
 -- trials, one by one
 SELECT measure, from_day, original_transaction_id, number FROM tenure.report_trials_item('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3;
@@ -163,8 +163,8 @@ SELECT measure, from_day, original_transaction_id, currency, mrr_twelfths FROM t
 SELECT * FROM tenure.report_churn('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31||0|0|0|0|0|0|0|0|0|0||
 --= 2026-02-01|2026-02-28||4|0|0|0|0|0|0|0|0|0|0.000000|0.000000
---= 2026-03-01|2026-03-31||5|0|0|1|0|0|1|0|1|1|0.200000|0.200000
---= 2026-04-01|2026-04-15||3|1|0|0|0|0|1|1|0|0|0.000000|0.333333
+--= 2026-03-01|2026-03-31||5|0|0|1|0|0|1|1|2|0|0.400000|0.200000
+--= 2026-04-01|2026-04-15||3|1|0|0|0|0|1|0|1|1|0.333333|0.333333
 
 -- churn, one by one
 SELECT measure, from_day, original_transaction_id, cause, number FROM tenure.report_churn_item('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3;
@@ -281,8 +281,25 @@ SELECT measure, from_day, transaction_id, number, currency, amount_milliunits, p
 --= refunds_of_charges|2026-02-01|t23|1|EUR|-10990|catalogue|b
 --= refunds_of_charges|2026-03-01|t52|1|USD|-1990|app_store|a
 
--- refunds
+-- refunds, by the date of the refund
 SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+--= 2026-01-01|2026-01-31|month||||0|0|0|4|0.000000
+--= 2026-02-01|2026-02-28|coins||||0|0|0|1|0.000000
+--= 2026-02-01|2026-02-28|month||||0|0|0|4|0.000000
+--= 2026-02-01|2026-02-28|week||||0|0|0|1|0.000000
+--= 2026-03-01|2026-03-31|month|other|008-014|EUR|1|-10990|-10990|3|0.333333
+--= 2026-03-01|2026-03-31|week|issue_with_app|002-003|USD|1|-1990|0|1|1.000000
+--= 2026-03-01|2026-03-31|year||||0|0|0|1|0.000000
+--= 2026-04-01|2026-04-15|coins|other|000|EUR|1|-5000|-5000|1|1.000000
+--= 2026-04-01|2026-04-15|mystery||||0|0|0|1|0.000000
+--= 2026-04-01|2026-04-15|week||||0|0|0|2|0.000000
+
+-- refunds on a day without charges
+SELECT from_day, product_id, refunds, paid, refund_rate FROM tenure.report_refunds('2026-03-05', '2026-03-05', 'day', as_of => '2026-04-15 12:00Z');
+--= 2026-03-05|month|1|0|
+
+-- refunds, by the date of the charge
+SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', date_of => 'charge', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31|month||||0|0|0|4|0.000000
 --= 2026-02-01|2026-02-28|coins||||0|0|0|1|0.000000
 --= 2026-02-01|2026-02-28|month|other|008-014|EUR|1|-10990|-10990|4|0.250000
@@ -295,12 +312,12 @@ SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', as_of => '2026-0
 --= 2026-04-01|2026-04-15|week||||0|0|0|2|0.000000
 
 -- refunds, one by one
-SELECT measure, product_id, reason, days_after, transaction_id, refunded_at, number, amount_milliunits FROM tenure.report_refunds_item('2026-02-01', '2026-02-28', product => 'month', as_of => '2026-04-15 12:00Z') ORDER BY 1, 5;
+SELECT measure, product_id, reason, days_after, transaction_id, refunded_at, number, amount_milliunits FROM tenure.report_refunds_item('2026-02-01', '2026-02-28', product => 'month', date_of => 'charge', as_of => '2026-04-15 12:00Z') ORDER BY 1, 5;
 --= paid|month|||t12||1|9990
 --= paid|month|||t23||1|10990
 --= paid|month|||t42||1|9990
 --= paid|month|||t82||1|9990
---= refunded|month|other|008-014|t23|2026-03-05T23:30:00+00:00|1|-10990
+--= refunds|month|other|008-014|t23|2026-03-05T23:30:00+00:00|1|-10990
 
 -- reactivations
 SELECT * FROM tenure.report_reactivations('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
@@ -429,21 +446,21 @@ SELECT max(to_day) FROM tenure.report_active(time_zone => 'Pacific/Kiritimati', 
 
 -- midnight: what begins with a month is of that month, and what ends with it is gone after it
 SELECT * FROM tenure.report_active('2025-05-01', '2025-07-31', environment => 'sandbox', as_of => '2025-12-31Z');
---= 2025-05-01|2025-05-31||0|0|0|0|0|0|0|0
---= 2025-06-01|2025-06-30||0|2|0|0|0|0|0|2
---= 2025-07-01|2025-07-31||2|0|2|0|2|0|0|0
+--= 2025-05-01|2025-05-31||0|0|0|0|0|0|0|0|0
+--= 2025-06-01|2025-06-30||0|2|0|0|0|0|0|0|2
+--= 2025-07-01|2025-07-31||2|0|0|2|0|2|0|0|0
 
 -- midnight, from the movements themselves
 SELECT * FROM tenure.report_active('2025-05-01', '2025-07-31', environment => 'sandbox', time_zone => 'Etc/UTC', as_of => '2025-12-31Z');
---= 2025-05-01|2025-05-31||0|0|0|0|0|0|0|0
---= 2025-06-01|2025-06-30||0|2|0|0|0|0|0|2
---= 2025-07-01|2025-07-31||2|0|2|0|2|0|0|0
+--= 2025-05-01|2025-05-31||0|0|0|0|0|0|0|0|0
+--= 2025-06-01|2025-06-30||0|2|0|0|0|0|0|0|2
+--= 2025-07-01|2025-07-31||2|0|0|2|0|2|0|0|0
 
 -- midnight, elsewhere: another month
 SELECT * FROM tenure.report_active('2025-05-01', '2025-07-31', environment => 'sandbox', time_zone => 'America/New_York', as_of => '2025-12-31Z');
---= 2025-05-01|2025-05-31||0|1|0|0|0|0|0|1
---= 2025-06-01|2025-06-30||1|1|1|0|1|0|0|1
---= 2025-07-01|2025-07-31||1|0|1|0|1|0|0|0
+--= 2025-05-01|2025-05-31||0|1|0|0|0|0|0|0|1
+--= 2025-06-01|2025-06-30||1|1|0|1|0|1|0|0|1
+--= 2025-07-01|2025-07-31||1|0|0|1|0|1|0|0|0
 
 -- midnight, one by one, here and elsewhere
 SELECT measure, from_day, original_transaction_id FROM tenure.report_active_item('2025-06-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT 'there ' || measure, from_day, original_transaction_id FROM tenure.report_active_item('2025-06-01', '2025-06-30', environment => 'sandbox', time_zone => 'America/New_York', as_of => '2025-12-31Z') ORDER BY 1, 3;
@@ -465,7 +482,7 @@ SELECT t.at, (SELECT string_agg(product_id || charges, ',') FROM tenure.report_r
 --= 2025-09-06T12:00:00+00:00|edge1
 
 -- the hour between two midnights is of the day that both begin
-SELECT to_char(t.day, 'DD'), r.charges, (SELECT count(*) FROM tenure.report_revenue_item(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') WHERE measure = 'charges') AS items, (SELECT sum(paid) FROM tenure.report_refunds(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z')) AS paid, (SELECT count(*) FROM tenure.report_refunds_item(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') WHERE measure = 'refunded') AS refunded FROM (VALUES (date '2025-10-25'), ('2025-10-26'), ('2025-10-27')) AS t (day) LEFT JOIN LATERAL tenure.report_revenue(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') AS r ON true;
+SELECT to_char(t.day, 'DD'), r.charges, (SELECT count(*) FROM tenure.report_revenue_item(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') WHERE measure = 'charges') AS items, (SELECT sum(paid) FROM tenure.report_refunds(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z')) AS paid, (SELECT count(*) FROM tenure.report_refunds_item(t.day, t.day, 'day', environment => 'sandbox', date_of => 'charge', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') WHERE measure = 'refunds') AS refunded FROM (VALUES (date '2025-10-25'), ('2025-10-26'), ('2025-10-27')) AS t (day) LEFT JOIN LATERAL tenure.report_revenue(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') AS r ON true;
 --= 25|1|1|1|0
 --= 26|2|2|2|1
 --= 27||0||0
@@ -509,7 +526,7 @@ SELECT cohort, period, to_day, cohort_size, retained FROM tenure.report_retentio
 --= 2025-06-01|1|2025-07-14|1|0
 
 -- refunds by the days of the time zone
-SELECT from_day, days_after, refunded, paid FROM tenure.report_refunds('2025-06-01', '2025-07-31', environment => 'sandbox', product => 'edgecoins', as_of => '2025-12-31Z') UNION ALL SELECT from_day, days_after, refunded, paid FROM tenure.report_refunds('2025-06-01', '2025-07-31', environment => 'sandbox', product => 'edgecoins', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
+SELECT from_day, days_after, refunds, paid FROM tenure.report_refunds('2025-06-01', '2025-07-31', environment => 'sandbox', product => 'edgecoins', date_of => 'charge', as_of => '2025-12-31Z') UNION ALL SELECT from_day, days_after, refunds, paid FROM tenure.report_refunds('2025-06-01', '2025-07-31', environment => 'sandbox', product => 'edgecoins', date_of => 'charge', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
 --= 2025-06-01|031-060|1|1
 --= 2025-07-01|015-030|1|1
 
@@ -526,41 +543,40 @@ SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milli
 -- churn by cause, as far as no other sample has it
 SELECT from_day, voluntary, involuntary, product_withdrawn, unknown, expired, resubscribed, churned FROM tenure.report_churn('2025-02-01', '2025-07-31', environment => 'sandbox', as_of => '2025-12-31Z');
 --= 2025-02-01|0|0|0|1|1|0|1
---= 2025-03-01|0|0|1|0|1|1|0
+--= 2025-03-01|0|0|1|0|1|1|1
 --= 2025-04-01|2|0|0|0|2|0|2
 --= 2025-05-01|0|0|0|0|0|0|0
 --= 2025-06-01|0|0|0|0|0|0|0
 --= 2025-07-01|1|1|0|0|2|0|2
 
 -- trials: one that is paid for after Apple tried for a while has expired until then
-SELECT t.at::date, r.started, r.converted, r.expired, r.trials, r.cohort_converted, r.cohort_expired FROM (VALUES (timestamptz '2025-12-07Z'), ('2025-12-15Z'), ('2025-12-31Z')) AS t (at) CROSS JOIN LATERAL tenure.report_trials('2025-12-01', '2025-12-31', environment => 'sandbox', as_of => t.at) AS r;
---= 2025-12-07|1|0|0|2|0|0
---= 2025-12-15|1|0|2|0|0|1
---= 2025-12-31|1|1|1|0|1|0
+SELECT t.at::date, r.started, r.recovered, r.converted, r.expired, r.trials, r.cohort_converted, r.cohort_expired FROM (VALUES (timestamptz '2025-12-07Z'), ('2025-12-15Z'), ('2025-12-31Z')) AS t (at) CROSS JOIN LATERAL tenure.report_trials('2025-12-01', '2025-12-31', environment => 'sandbox', as_of => t.at) AS r;
+--= 2025-12-07|1|0|0|0|2|0|0
+--= 2025-12-15|1|0|0|2|0|0|1
+--= 2025-12-31|1|1|1|2|0|1|0
 
 -- trials, each end of them, by its own day
-SELECT measure, at, cause, number FROM tenure.report_trials_item('2025-12-01', '2025-12-31', 'day', environment => 'sandbox', as_of => '2025-12-31Z') WHERE measure IN ('converted', 'expired', 'cohort_expired') AND original_transaction_id = 'e14' ORDER BY 1, 2;
+SELECT measure, at, cause, number FROM tenure.report_trials_item('2025-12-01', '2025-12-31', 'day', environment => 'sandbox', as_of => '2025-12-31Z') WHERE measure IN ('recovered', 'converted', 'expired', 'cohort_expired') AND original_transaction_id = 'e14' ORDER BY 1, 2;
 --= cohort_expired|2025-12-08T10:00:00+00:00|billing|1
---= cohort_expired|2025-12-20T10:00:00+00:00|billing|-1
+--= cohort_expired|2025-12-20T10:00:00+00:00|recovered|-1
 --= converted|2025-12-20T10:00:00+00:00|converted|1
 --= expired|2025-12-08T10:00:00+00:00|billing|1
---= expired|2025-12-20T10:00:00+00:00|billing|-1
+--= recovered|2025-12-20T10:00:00+00:00|recovered|1
 
 -- active and churn with trials, by the week
 SELECT a.from_day, a.opening, a.new, a.expired, a.resubscribed, a.active, c.active_at_start, c.voluntary, c.involuntary, c.expired AS churn_expired, c.churned, c.churn_rate FROM tenure.report_active('2025-12-01', '2025-12-21', 'week', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z') AS a JOIN tenure.report_churn('2025-12-01', '2025-12-21', 'week', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z') AS c USING (from_day);
 --= 2025-12-01|1|1|0|0|2|1|0|0|0|0|0.000000
 --= 2025-12-08|2|0|2|0|0|2|1|1|2|2|1.000000
---= 2025-12-15|0|0|-1|0|1|0|0|-1|-1|-1|
+--= 2025-12-15|0|0|0|1|1|0|0|0|0|0|
 
 -- churn with trials, one by one, and without them
 SELECT measure, original_transaction_id, cause, number FROM tenure.report_churn_item('2025-12-08', '2025-12-21', 'week', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z') UNION ALL SELECT 'without', original_transaction_id, cause, number FROM tenure.report_churn_item('2025-12-08', '2025-12-21', 'week', environment => 'sandbox', as_of => '2025-12-31Z') ORDER BY 1, 2, 4;
 --= active_at_start|e14||1
 --= active_at_start|e15||1
---= expired|e14|billing|-1
 --= expired|e14|billing|1
 --= expired|e15|voluntary|1
---= involuntary|e14|billing|-1
 --= involuntary|e14|billing|1
+--= resubscribed|e14|recovered|1
 --= voluntary|e15|voluntary|1
 
 -- reactivations: whom Apple was able to charge after all did not come back, though he was gone
@@ -603,7 +619,7 @@ SELECT string_agg(to_char(t.day, 'MM-DD') || ' ' || r.charges + r.trials, ', ' O
 --= 01-05 1, 01-10 1, 01-15 1, 01-20 1, 01-22 1, 01-28 1, 02-05 1, 02-10 1, 02-20 1, 02-22 1, 02-27 1, 02-28 1, 03-05 0, 03-06 1, 03-08 0, 03-10 1, 03-20 1, 03-22 1, 03-25 1, 04-02 1, 04-09 1, 04-12 1, 04-14 1, 04-15 1
 
 -- what a trial does is counted where trials are included
-SELECT (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z')), (SELECT count(*) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT sum(refunded) || ' of ' || sum(paid) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z'));
+SELECT (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z')), (SELECT count(*) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT sum(refunds) || ' of ' || sum(paid) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z'));
 --= 0|1|0|1 of 1
 
 -- trouble that begins on the day of the moment has begun from its moment on

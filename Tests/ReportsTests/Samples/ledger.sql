@@ -235,7 +235,7 @@ FROM (VALUES
     -- e14: a trial after which Apple tries to charge for twelve days; e15: one that is cancelled.
     ('e14', 'trial_started', '2025-12-01 10:00Z', 'edge', '', '2025-12-01 10:00Z', 1, 'trial', NULL, 0, 0, '2025-12-01 10:00Z', 'infinity'),
     ('e14', 'trial_ended', '2025-12-08 10:00Z', 'edge', 'billing', '2025-12-01 10:00Z', -1, 'trial', NULL, 0, 0, '2025-12-08 10:00Z', 'infinity'),
-    ('e14', 'trial_ended', '2025-12-20 10:00Z', 'edge', 'billing', '2025-12-01 10:00Z', 1, 'trial', NULL, 0, 0, '2025-12-20 10:00Z', 'infinity'),
+    ('e14', 'trial_ended', '2025-12-20 10:00Z', 'edge', 'recovered', '2025-12-01 10:00Z', 1, 'trial', NULL, 0, 0, '2025-12-20 10:00Z', 'infinity'),
     ('e14', 'trial_ended', '2025-12-20 10:00Z', 'edge', 'converted', '2025-12-01 10:00Z', -1, 'trial', NULL, 0, 0, '2025-12-20 10:00Z', 'infinity'),
     ('e14', 'started', '2025-12-20 10:00Z', 'edge', '', '2025-12-20 10:00Z', 1, 'normal', 'EUR', 0, 1200, '2025-12-20 10:00Z', 'infinity'),
     ('e14', 'ended', '2025-12-25 10:00Z', 'edge', 'voluntary', '2025-12-20 10:00Z', -1, 'normal', 'EUR', 0, -1200, '2025-12-25 10:00Z', 'infinity'),

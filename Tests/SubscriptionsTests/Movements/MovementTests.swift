@@ -236,7 +236,7 @@ extension MovementStory {
         "20 -in_billing_retry monthly", "20 trial_ended monthly converted since 0",
         "20 billing_recovered monthly since 7",
         "20 charged 2 EUR 10000", "20 started monthly EUR 10000 since 20",
-        "20 +active_renewing monthly", "20 taken back trial_ended monthly billing since 0",
+        "20 +active_renewing monthly", "20 taken back trial_ended monthly recovered since 0",
         "50 ended monthly unknown EUR -10000 since 20",
         "50 -active_renewing monthly", "50 +expired monthly",
       ]),

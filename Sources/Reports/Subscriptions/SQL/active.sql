@@ -6,9 +6,10 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE kind
     WHEN 'started' THEN 'new'
     WHEN 'trial_started' THEN 'new'
-    WHEN 'trial_ended' THEN CASE cause WHEN 'converted' THEN 'new' ELSE 'expired' END
+    WHEN 'trial_ended' THEN CASE cause WHEN 'converted' THEN 'new'
+        WHEN 'recovered' THEN 'resubscribed' ELSE 'expired' END
     WHEN 'resumed' THEN 'resubscribed'
-    WHEN 'ended' THEN 'expired'
+    WHEN 'ended' THEN CASE cause WHEN 'refunded' THEN 'refunded' ELSE 'expired' END
     WHEN 'changed_to' THEN 'changed_in'
     WHEN 'changed_from' THEN 'changed_out'
 END;
@@ -20,8 +21,9 @@ CREATE OR REPLACE FUNCTION report_active(
     include_grants boolean DEFAULT false, by_product boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, to_day date, product_id text, opening bigint, new bigint, expired bigint,
-    resubscribed bigint, churned bigint, changed_in bigint, changed_out bigint, active bigint)
+    from_day date, to_day date, product_id text, opening bigint, new bigint,
+    resubscribed bigint, expired bigint, refunded bigint, churned bigint, changed_in bigint,
+    changed_out bigint, active bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH shown AS (
@@ -31,8 +33,9 @@ BEGIN ATOMIC
         SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.product_id,
             sum(c.number) AS number,
             sum(c.number) FILTER (WHERE c.measure = 'new') AS new,
-            -sum(c.number) FILTER (WHERE c.measure = 'expired') AS expired,
             sum(c.number) FILTER (WHERE c.measure = 'resubscribed') AS resubscribed,
+            -sum(c.number) FILTER (WHERE c.measure = 'expired') AS expired,
+            -sum(c.number) FILTER (WHERE c.measure = 'refunded') AS refunded,
             sum(c.number) FILTER (WHERE c.measure = 'changed_in') AS changed_in,
             -sum(c.number) FILTER (WHERE c.measure = 'changed_out') AS changed_out
         FROM (
@@ -55,9 +58,9 @@ BEGIN ATOMIC
     )
     SELECT span.from_day, span.to_day, p.product_id,
         (coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days - coalesce(f.number, 0))::bigint,
-        coalesce(f.new, 0)::bigint, coalesce(f.expired, 0)::bigint,
-        coalesce(f.resubscribed, 0)::bigint,
-        (coalesce(f.expired, 0) - coalesce(f.resubscribed, 0))::bigint,
+        coalesce(f.new, 0)::bigint, coalesce(f.resubscribed, 0)::bigint,
+        coalesce(f.expired, 0)::bigint, coalesce(f.refunded, 0)::bigint,
+        (coalesce(f.expired, 0) + coalesce(f.refunded, 0))::bigint,
         coalesce(f.changed_in, 0)::bigint, coalesce(f.changed_out, 0)::bigint,
         (coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days)::bigint
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
@@ -70,14 +73,15 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_active IS
     'Paid, unexpired subscriptions at the end of each day, week or month (active), and how that '
-    'number came from the one at its start (opening): active = opening + new - churned + '
-    'changed_in - changed_out, and churned = expired - resubscribed. A subscription is unexpired '
-    'until its effective end: the expiry, the end of a grace period, or the date of a refund; with '
-    'auto-renew off it counts until then. new: paid for the first time. expired: ended without a '
-    'paid period that follows, refunds included. resubscribed: paid again after a lapse. '
+    'number came from the one at its start (opening): active = opening + new + resubscribed - '
+    'churned + changed_in - changed_out, and churned = expired + refunded. A subscription is '
+    'unexpired until its effective end: the expiry, the end of a grace period, or the date of a '
+    'refund; with auto-renew off it counts until then. new: paid for the first time. resubscribed: '
+    'paid again after a lapse. expired: ended without a paid period that follows. refunded: ended '
+    'by a refund. '
     'changed_in, changed_out: changed to another product while paid; equal over all products. '
     'include_trials counts a trial from its start: new is then its start instead of its '
-    'conversion, and expired its end without one until that is taken back, as in report_trials. '
+    'conversion, expired its end without one, and resubscribed that Apple charged for it later. '
     'include_grants adds administrators'' grants, without a product. by_product: a row for each '
     'product.';
 
@@ -101,7 +105,8 @@ BEGIN ATOMIC
         SELECT active_measure(i.kind, i.cause) AS measure,
             calendar_bucket_start(i.day, span.first_day, bucket) AS from_day, i.product_id,
             i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.kind, i.cause,
-            CASE WHEN active_measure(i.kind, i.cause) IN ('expired', 'changed_out') THEN -i.number
+            CASE WHEN active_measure(i.kind, i.cause) IN ('expired', 'refunded', 'changed_out')
+                THEN -i.number
                 ELSE i.number END AS number,
             i.account_key, NULL AS account_id
         FROM span
@@ -139,7 +144,7 @@ BEGIN ATOMIC
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
 COMMENT ON FUNCTION report_active_item IS
-    'What report_active counts: each movement under new, expired, resubscribed, changed_in or '
-    'changed_out, and under active each subscription at the end of the last row only (ask for the '
-    'days of another row to get its). churned is expired less resubscribed. The transaction_id of '
-    'a grant is its ID.';
+    'What report_active counts: each movement under new, resubscribed, expired, refunded, '
+    'changed_in or changed_out, and under active each subscription at the end of the last row only '
+    '(ask for the days of another row to get its). churned is expired and refunded. The '
+    'transaction_id of a grant is its ID.';

@@ -2,8 +2,10 @@
 CREATE OR REPLACE FUNCTION churn_cause(kind text, cause text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN kind = 'ended' OR kind = 'trial_ended' AND cause <> 'converted'
-    THEN cause END;
+RETURN CASE WHEN kind = 'ended' THEN cause
+    -- A revoked trial is not a refund.
+    WHEN kind = 'trial_ended' AND cause = 'refunded' THEN 'unknown'
+    WHEN kind = 'trial_ended' AND cause NOT IN ('converted', 'recovered') THEN cause END;
 
 CREATE OR REPLACE FUNCTION report_churn(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -14,7 +16,7 @@ CREATE OR REPLACE FUNCTION report_churn(
 RETURNS TABLE (
     from_day date, to_day date, product_id text, active_at_start bigint, voluntary bigint,
     price_not_consented bigint, involuntary bigint, product_withdrawn bigint, unknown bigint,
-    expired bigint, resubscribed bigint, churned bigint, refunded bigint, churn_rate numeric,
+    expired bigint, refunded bigint, churned bigint, resubscribed bigint, churn_rate numeric,
     expiry_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
@@ -32,11 +34,12 @@ BEGIN ATOMIC
             -sum(c.number) FILTER (WHERE c.cause IN ('voluntary', 'price_not_consented', 'billing',
                 'product_withdrawn', 'unknown')) AS expired,
             -sum(c.number) FILTER (WHERE c.cause = 'refunded') AS refunded,
-            sum(c.number) FILTER (WHERE c.kind = 'resumed') AS resubscribed
+            sum(c.number) FILTER (WHERE active_measure(c.kind, c.movement_cause) = 'resubscribed')
+                AS resubscribed
         FROM (
             SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
                 CASE WHEN by_product THEN s.product_id END AS product_id, s.kind,
-                churn_cause(s.kind, s.cause) AS cause, s.number
+                s.cause AS movement_cause, churn_cause(s.kind, s.cause) AS cause, s.number
             FROM shown
             CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL,
                 shown.last_day, time_zone, product, environment, include_family_shared, known_at,
@@ -46,9 +49,9 @@ BEGIN ATOMIC
     )
     SELECT b.from_day, b.to_day, b.product_id, b.opening::bigint, b.voluntary::bigint,
         b.price_not_consented::bigint, b.involuntary::bigint, b.product_withdrawn::bigint,
-        b.unknown::bigint, b.expired::bigint, b.resubscribed::bigint,
-        (b.expired - b.resubscribed)::bigint, b.refunded::bigint,
-        round((b.expired - b.resubscribed) / nullif(b.opening, 0), 6),
+        b.unknown::bigint, b.expired::bigint, b.refunded::bigint,
+        (b.expired + b.refunded)::bigint, b.resubscribed::bigint,
+        round((b.expired + b.refunded) / nullif(b.opening, 0), 6),
         round(b.expired / nullif(b.opening, 0), 6)
     FROM (
         SELECT span.from_day, span.to_day, p.product_id,
@@ -74,11 +77,12 @@ COMMENT ON FUNCTION report_churn IS
     'start (active_at_start, as in report_active). Expired are those whose effective end came '
     'without a paid period that follows, by cause: voluntary (the customer cancelled or, counted '
     'again in price_not_consented, did not consent to a price), involuntary (billing), '
-    'product_withdrawn, unknown (Apple gave no reason). churned = expired - resubscribed (paid '
-    'again after a lapse). Ends by a refund are separate (refunded) and in neither. churn_rate = '
-    'churned / active_at_start and expiry_rate = expired / active_at_start, rounded to 6 digits; '
-    'null if none was active. include_trials adds trials; a conversion is not churn. by_product: a '
-    'row for each product; a change of product is not churn.';
+    'product_withdrawn, unknown (Apple gave no reason, or revoked a trial). refunded: ended by a '
+    'refund. churned = expired + refunded. Subscriptions paid again after a lapse (resubscribed) '
+    'are not taken off. churn_rate = churned / active_at_start and expiry_rate = expired / '
+    'active_at_start, rounded to 6 digits; null if none was active. include_trials adds trials; a '
+    'conversion is not churn. by_product: a row for each product; a change of product is not '
+    'churn.';
 
 CREATE OR REPLACE FUNCTION report_churn_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -98,14 +102,14 @@ BEGIN ATOMIC
     FROM (
         SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
             i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
-            CASE i.kind WHEN 'resumed' THEN i.number ELSE -i.number END AS number, i.account_key
+            abs(i.number) AS number, i.account_key
         FROM span
         CROSS JOIN LATERAL movement_item(
             ARRAY['ended', 'resumed'] || CASE WHEN include_trials THEN ARRAY['trial_ended'] END, 'at',
             span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
             known_at, least(as_of, known_at)) AS i
         CROSS JOIN LATERAL unnest(CASE
-            WHEN i.kind = 'resumed' THEN ARRAY['resubscribed']
+            WHEN active_measure(i.kind, i.cause) = 'resubscribed' THEN ARRAY['resubscribed']
             ELSE CASE churn_cause(i.kind, i.cause)
                 WHEN 'refunded' THEN ARRAY['refunded']
                 WHEN 'voluntary' THEN ARRAY['voluntary', 'expired']
@@ -124,6 +128,6 @@ BEGIN ATOMIC
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
 COMMENT ON FUNCTION report_churn_item IS
-    'What report_churn counts: each end, once for each of its columns (with a negative number '
-    'where it is taken back), and each return; under active_at_start each subscription, at the '
-    'start of the first row only.';
+    'What report_churn counts: each end, once for each of its columns, and each return; under '
+    'active_at_start each subscription, at the start of the first row only. churned is expired and '
+    'refunded.';

@@ -4,8 +4,8 @@ CREATE OR REPLACE FUNCTION report_trials(
     include_family_shared boolean DEFAULT false, by_product boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, to_day date, product_id text, opening bigint, started bigint, converted bigint,
-    expired bigint, trials bigint, cohort_started bigint, cohort_converted bigint,
+    from_day date, to_day date, product_id text, opening bigint, started bigint, recovered bigint,
+    converted bigint, expired bigint, trials bigint, cohort_started bigint, cohort_converted bigint,
     cohort_expired bigint, conversion_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
@@ -16,9 +16,10 @@ BEGIN ATOMIC
         SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.product_id,
             sum(c.number) FILTER (WHERE NOT c.is_cohort) AS number,
             sum(c.number) FILTER (WHERE c.kind = 'trial_started') AS started,
+            sum(c.number) FILTER (WHERE NOT c.is_cohort AND c.cause = 'recovered') AS recovered,
             -sum(c.number) FILTER (WHERE NOT c.is_cohort AND c.cause = 'converted') AS converted,
             -sum(c.number) FILTER (WHERE NOT c.is_cohort AND c.kind = 'trial_ended'
-                AND c.cause <> 'converted') AS expired,
+                AND c.cause NOT IN ('converted', 'recovered')) AS expired,
             -sum(c.number) FILTER (WHERE c.is_cohort AND c.cause = 'converted')
                 AS cohort_converted,
             -sum(c.number) FILTER (WHERE c.is_cohort AND c.cause <> 'converted') AS cohort_expired
@@ -43,8 +44,8 @@ BEGIN ATOMIC
     )
     SELECT span.from_day, span.to_day, p.product_id,
         (coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days - coalesce(f.number, 0))::bigint,
-        coalesce(f.started, 0)::bigint, coalesce(f.converted, 0)::bigint,
-        coalesce(f.expired, 0)::bigint,
+        coalesce(f.started, 0)::bigint, coalesce(f.recovered, 0)::bigint,
+        coalesce(f.converted, 0)::bigint, coalesce(f.expired, 0)::bigint,
         (coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days)::bigint,
         coalesce(f.started, 0)::bigint, coalesce(f.cohort_converted, 0)::bigint,
         coalesce(f.cohort_expired, 0)::bigint,
@@ -59,10 +60,10 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_trials IS
     'Free trials that are unexpired at the end of each day, week or month (trials), and how that '
-    'number came about: trials = opening + started - converted - expired, each counted when it '
-    'happened. converted: a paid period followed. expired: the trial ended without one, or was '
-    'revoked; if Apple succeeds in charging later, after retrying, that is taken back on the day '
-    'of the charge, which then counts as converted. The columns cohort_* are by the day on which '
+    'number came about: trials = opening + started + recovered - converted - expired, each counted '
+    'when it happened. converted: a paid period followed. expired: the trial ended without one, or '
+    'was revoked. If Apple succeeds in charging later, after retrying, the trial counts on that '
+    'day both as recovered and as converted. The columns cohort_* are by the day on which '
     'the trial began, whenever it ended: of the trials started in this row (cohort_started) those '
     'that have converted and those that have expired by as_of; the others are still open. '
     'conversion_rate = cohort_converted / cohort_started, rounded to 6 digits; final only when '
@@ -86,14 +87,14 @@ BEGIN ATOMIC
     FROM (
         SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
             i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
-            CASE i.kind WHEN 'trial_ended' THEN -i.number ELSE i.number END AS number, i.account_key
+            abs(i.number) AS number, i.account_key
         FROM span
         CROSS JOIN LATERAL movement_item(ARRAY['trial_started', 'trial_ended'], 'at', span.first_day,
             span.last_day, time_zone, product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS i
         CROSS JOIN LATERAL unnest(CASE
             WHEN i.kind = 'trial_started' THEN ARRAY['started', 'cohort_started']
-            WHEN i.cause = 'converted' THEN ARRAY['converted']
+            WHEN i.cause IN ('recovered', 'converted') THEN ARRAY[i.cause]
             ELSE ARRAY['expired'] END) AS m (measure)
         UNION ALL
         SELECT CASE i.cause WHEN 'converted' THEN 'cohort_converted' ELSE 'cohort_expired' END,
@@ -116,5 +117,5 @@ BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_trials_item IS
     'What report_trials counts: each start and end of a trial, by its own date and (cohort_*) by '
-    'that of the start; an end that is taken back has a negative number. Under trials each that is '
-    'unexpired at the end of the last row.';
+    'that of the start; under cohort_expired a trial that Apple charged after all has a negative '
+    'number. Under trials each that is unexpired at the end of the last row.';
