@@ -859,7 +859,9 @@ CREATE TABLE store_transaction (
     quantity                integer     NOT NULL,
     ownership_type          text        NOT NULL,
     period_type             text        NOT NULL,
+    offer_type              text,
     offer_id                text,
+    storefront              text,
     price_milliunits        bigint,
     currency                text,
     is_commitment           boolean     NOT NULL,
@@ -1448,7 +1450,12 @@ CREATE TABLE movement (
     number                  smallint    NOT NULL CHECK (number BETWEEN -1 AND 1),
     ownership_type          text        NOT NULL,
     period_type             text        NOT NULL,
+    -- For subscriptions, the period, the offer and the storefront are those of the charge with
+    -- which the paid time began: the numbers of each add up to its stock.
+    offer_type              text,
     offer_id                text,
+    -- ISO 3166-1 alpha-3; null: not in receipts.
+    storefront              text,
     quantity                integer     NOT NULL CHECK (quantity > 0),
     -- Null: unknown price.
     currency                text        CHECK (currency ~ '^[A-Z]{3}$'),

@@ -154,10 +154,12 @@ extension Report {
     choices.listsItems ? itemColumns : columns
   }
 
-  /// Whether there is a row for each product, with these choices.
-  func splitsByProduct(_ choices: ReportChoices) -> Bool {
-    guard numbers.parameters.contains(.byProduct) else { return true }
-    return choices.splitsByProduct ?? numbers.splitsByProduct
+  /// The values of the parameter `by`: those that its items have a column of.
+  package var segmentations: [ReportChoices.Segmentation] {
+    guard numbers.parameters.contains(.by) else { return [] }
+    return ReportChoices.Segmentation.allCases.filter { segmentation in
+      itemColumns.contains { $0.name == segmentation.column }
+    }
   }
 
   /// The statement, whose result has the columns of ``columns(_:)``, and so many rows at most.
@@ -206,8 +208,6 @@ extension Report {
 struct Signature: Sendable {
   var parameters: [ReportParameter] = []
   var columns: [ReportColumn] = []
-  /// The default of `by_product`.
-  var splitsByProduct = false
 
   /// The signature of a view.
   init(parameters: [ReportParameter] = [], columns: [ReportColumn]) {
@@ -224,7 +224,6 @@ struct Signature: Sendable {
       guard let parameter = ReportParameter.allCases.first(where: { $0.argument == words[0] })
       else { preconditionFailure("\(function) has an unknown parameter, \(words[0]).") }
       parameters.append(parameter)
-      if parameter == .byProduct { splitsByProduct = words.last == "true" }
     }
     columns = Self.declarations(sql[middle.upperBound..<end.lowerBound]).map { words in
       guard let kind = ReportColumn.Kind(type: words[1], name: words[0]) else {
@@ -269,7 +268,7 @@ extension ReportChoices {
     case .asOf: "\(PostgresTimestamp(asOf ?? now))"
     case .from, .to: text(of: parameter).map { "\($0)::date" }
     case .days, .period: text(of: parameter).map { "\($0)::integer" }
-    case .includeFamilyShared, .includeTrials, .includeGrants, .byProduct:
+    case .includeFamilyShared, .includeTrials, .includeGrants:
       text(of: parameter).map { "\($0)::boolean" }
     default: text(of: parameter).map { "\($0)" }
     }
@@ -309,7 +308,7 @@ package enum ReportParameter: String, CaseIterable, Sendable {
   case includeFamilyShared = "include_family_shared"
   case includeTrials = "include_trials"
   case includeGrants = "include_grants"
-  case byProduct = "by_product"
+  case by
   case dateOf = "date_of"
   case reportingCurrency = "reporting_currency"
   case knownAt = "known_at"

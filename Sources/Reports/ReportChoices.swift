@@ -10,6 +10,17 @@ package struct ReportChoices: Hashable, Sendable {
     case month
   }
 
+  /// The segments into which the rows are split.
+  package enum Segmentation: String, CaseIterable, Sendable {
+    case product
+    case storefront
+    case offerType = "offer_type"
+    case periodType = "period_type"
+
+    /// The column of the items that has the row's segment.
+    package var column: String { self == .product ? "product_id" : rawValue }
+  }
+
   /// A date of a refunded charge.
   package enum DateOf: String, CaseIterable, Sendable {
     case refund
@@ -28,8 +39,8 @@ package struct ReportChoices: Hashable, Sendable {
   package var includesFamilyShared = false
   package var includesTrials = false
   package var includesGrants = false
-  /// A row for each product; nil: the report's default.
-  package var splitsByProduct: Bool?
+  /// Nil: one row for all.
+  package var by: Segmentation?
   /// The date by which `refunds` counts.
   package var dateOf = DateOf.refund
   /// ISO 4217; nil: amounts are not summed across currencies.
@@ -155,7 +166,11 @@ extension ReportChoices {
     case .includeFamilyShared: includesFamilyShared = try flag()
     case .includeTrials: includesTrials = try flag()
     case .includeGrants: includesGrants = try flag()
-    case .byProduct: splitsByProduct = try flag()
+    case .by:
+      let accepted = report.segmentations
+      by = try checked(
+        Segmentation(exactly: text).flatMap { accepted.contains($0) ? $0 : nil },
+        "must be one of \(accepted.map(\.rawValue).joined(separator: ", "))")
     case .dateOf: dateOf = try checked(DateOf(exactly: text), "must be refund or charge")
     case .reportingCurrency: reportingCurrency = text
     case .knownAt: knownAt = try moment()
@@ -180,7 +195,7 @@ extension ReportChoices {
     case .includeFamilyShared: includesFamilyShared ? "true" : nil
     case .includeTrials: includesTrials ? "true" : nil
     case .includeGrants: includesGrants ? "true" : nil
-    case .byProduct: splitsByProduct.map { "\($0)" }
+    case .by: by?.rawValue
     case .dateOf: dateOf == usual.dateOf ? nil : dateOf.rawValue
     case .reportingCurrency: reportingCurrency
     case .knownAt: knownAt.map { "\($0)" }

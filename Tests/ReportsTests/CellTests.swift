@@ -58,14 +58,14 @@ struct CellTests {
       report: .active, asOf: now,
       columns: [
         ReportColumn("from_day", .date), ReportColumn("to_day", .date),
-        ReportColumn("product_id", .text), ReportColumn("opening", .number),
+        ReportColumn("segment", .text), ReportColumn("opening", .number),
         ReportColumn("new", .number),
       ],
       rows: [
         [.date("2026-03-01"), .date("2026-03-31"), .text("month"), .number(2), .number(1)]
       ], isCutShort: false)
     var choices = ReportChoices()
-    choices.splitsByProduct = true
+    choices.by = .product
     choices.timeZone = "Europe/Berlin"
     for (column, from, to) in [
       ("new", "2026-03-01", "2026-03-31"), ("opening", "2026-02-28", "2026-02-28"),

@@ -137,7 +137,7 @@ extension ReportParameter {
     case .includeFamilyShared: "Include family sharing"
     case .includeTrials: "Include trials"
     case .includeGrants: "Include grants"
-    case .byProduct: "Products"
+    case .by: "By"
     case .dateOf: "Date"
     case .reportingCurrency: "Converted to"
     case .knownAt: "As known at (date or time; default: now)"
@@ -159,7 +159,11 @@ extension ReportParameter {
     case .bucket: [("", "Default"), ("day", "Days"), ("week", "Weeks"), ("month", "Months")]
     case .environment: [("production", "Production"), ("sandbox", "Sandbox")]
     case .dateOf: [("refund", "Of the refund"), ("charge", "Of the charge")]
-    case .byProduct: [("", "Default"), ("false", "Combined"), ("true", "By product")]
+    case .by:
+      [
+        ("", "Combined"), ("product", "Product"), ("storefront", "Storefront"),
+        ("offer_type", "Offer type"), ("period_type", "Period type"),
+      ]
     default: nil
     }
   }

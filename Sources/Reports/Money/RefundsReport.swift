@@ -8,8 +8,8 @@ extension Report {
       "refunds",
       sums: [
         "refunded_milliunits": .init("refunds"),
-        // Repeated for each reason of the product's refunds.
-        "paid": .init("paid", rowColumns: ["from_day", "product_id"]),
+        // Repeated for each reason of the refunds.
+        "paid": .init("paid", rowColumns: ["from_day"]),
       ]), priced: "refunded_milliunits",
     itemOrder: "charged_at DESC, original_transaction_id, transaction_id, measure",
     shares: ["refund_rate": .init("refunds", of: "paid")],

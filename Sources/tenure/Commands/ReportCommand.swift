@@ -106,8 +106,9 @@ struct ReportOptions: ParsableArguments {
   @Flag(help: "Include grants by administrators.")
   var includeGrants = false
 
-  @Flag(inversion: .prefixedNo, help: "One row per product, or all products combined.")
-  var byProduct: Bool?
+  @Option(
+    help: "One row per product, storefront, offer_type or period_type. (default: one for all)")
+  var by: ReportChoices.Segmentation?
 
   @Option(help: "refunds: count by the date of the refund or of the charge. (default: refund)")
   var dateOf: ReportChoices.DateOf?
@@ -155,7 +156,7 @@ struct ReportOptions: ParsableArguments {
       (.product, product), (.environment, environment?.rawValue),
       (.includeFamilyShared, includeFamilyShared ? "true" : nil),
       (.includeTrials, includeTrials ? "true" : nil),
-      (.includeGrants, includeGrants ? "true" : nil), (.byProduct, byProduct.map { "\($0)" }),
+      (.includeGrants, includeGrants ? "true" : nil), (.by, by?.rawValue),
       (.dateOf, dateOf?.rawValue), (.reportingCurrency, reportingCurrency),
       (.knownAt, knownAt.map { "\($0)" }),
       (.asOf, asOf.map { "\($0)" }), (.days, days.map { "\($0)" }),
@@ -170,6 +171,7 @@ struct ReportOptions: ParsableArguments {
 }
 
 extension ReportChoices.Bucket: ExpressibleByArgument {}
+extension ReportChoices.Segmentation: ExpressibleByArgument {}
 extension ReportChoices.DateOf: ExpressibleByArgument {}
 
 extension CalendarDate: ExpressibleByArgument {

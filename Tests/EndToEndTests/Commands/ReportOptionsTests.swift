@@ -14,7 +14,7 @@ struct ReportOptionsTests {
     .timeZone: ["--time-zone", "Europe/Berlin"], .product: ["--product", "monthly"],
     .environment: ["--environment", "sandbox"],
     .includeFamilyShared: ["--include-family-shared"], .includeTrials: ["--include-trials"],
-    .includeGrants: ["--include-grants"], .byProduct: ["--no-by-product"],
+    .includeGrants: ["--include-grants"], .by: ["--by", "product"],
     .dateOf: ["--date-of", "charge"],
     .reportingCurrency: ["--reporting-currency", "EUR"],
     .knownAt: ["--known-at", "2026-01-31T00:00:00Z"], .asOf: ["--as-of", "2026-01-31T00:00:00Z"],

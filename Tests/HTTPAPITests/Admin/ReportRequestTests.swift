@@ -68,7 +68,7 @@ struct ReportRequestTests {
     choices.includesFamilyShared = true
     choices.includesTrials = true
     choices.includesGrants = true
-    choices.splitsByProduct = false
+    choices.by = .product
     choices.reportingCurrency = "EUR"
     choices.knownAt = Timestamp(CalendarDate(year: 2026, month: 3, day: 1)) + .milliseconds(7)
     choices.asOf = Timestamp(CalendarDate(year: 2026, month: 3, day: 2))
@@ -89,7 +89,7 @@ struct ReportRequestTests {
 
   @Test func `a row without a value is another row than one with an empty one`() throws {
     for row: [String: String?] in [
-      ["reason": "", "currency": nil, "product_id": "a,b:&=c"],
+      ["reason": "", "currency": nil, "days_after": "a,b:&=c"],
       ["reason": nil, "currency": "EUR"], ["reason": "row_without", "days_after": ""], [:],
     ] {
       let cell = try ReportCell(of: .refunds, ReportChoices(), column: "refunds", row: row)

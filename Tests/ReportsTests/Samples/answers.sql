@@ -74,7 +74,7 @@ SELECT * FROM tenure.report_active('2026-03-01', '2026-04-30', known_at => '2026
 --= 2026-03-01|2026-03-12||5|0|0|2|1|3|0|0|2
 
 -- active by product, by the week, in the weeks around a change
-SELECT * FROM tenure.report_active('2026-03-18', '2026-03-31', 'week', by_product => true, as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_active('2026-03-18', '2026-03-31', 'week', by => 'product', as_of => '2026-04-15 12:00Z');
 --= 2026-03-18|2026-03-22|month|3|0|0|0|0|0|0|0|3
 --= 2026-03-18|2026-03-22|week|0|0|0|0|0|0|0|0|0
 --= 2026-03-18|2026-03-22|year|0|0|0|0|0|0|0|0|0
@@ -282,7 +282,7 @@ SELECT measure, from_day, transaction_id, number, currency, amount_milliunits, p
 --= refunds_of_charges|2026-03-01|t52|1|USD|-1990|app_store|a
 
 -- refunds, by the date of the refund
-SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', by => 'product', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31|month||||0|0|0|4|0.000000
 --= 2026-02-01|2026-02-28|coins||||0|0|0|1|0.000000
 --= 2026-02-01|2026-02-28|month||||0|0|0|4|0.000000
@@ -295,11 +295,11 @@ SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', as_of => '2026-0
 --= 2026-04-01|2026-04-15|week||||0|0|0|2|0.000000
 
 -- refunds on a day without charges
-SELECT from_day, product_id, refunds, paid, refund_rate FROM tenure.report_refunds('2026-03-05', '2026-03-05', 'day', as_of => '2026-04-15 12:00Z');
+SELECT from_day, segment, refunds, paid, refund_rate FROM tenure.report_refunds('2026-03-05', '2026-03-05', 'day', by => 'product', as_of => '2026-04-15 12:00Z');
 --= 2026-03-05|month|1|0|
 
 -- refunds, by the date of the charge
-SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', date_of => 'charge', as_of => '2026-04-15 12:00Z');
+SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', by => 'product', date_of => 'charge', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31|month||||0|0|0|4|0.000000
 --= 2026-02-01|2026-02-28|coins||||0|0|0|1|0.000000
 --= 2026-02-01|2026-02-28|month|other|008-014|EUR|1|-10990|-10990|4|0.250000
@@ -477,7 +477,7 @@ SELECT (SELECT active FROM tenure.report_active('2025-06-01', '2025-06-01', envi
 --= 1|0|1|0
 
 -- facts known until a moment are not known at it
-SELECT t.at, (SELECT string_agg(product_id || charges, ',') FROM tenure.report_revenue('2025-09-01', '2025-09-30', environment => 'sandbox', by_product => true, known_at => t.at)) AS charges FROM (VALUES (timestamptz '2025-09-06 11:59:59.999Z'), ('2025-09-06 12:00Z')) AS t (at);
+SELECT t.at, (SELECT string_agg(segment || charges, ',') FROM tenure.report_revenue('2025-09-01', '2025-09-30', environment => 'sandbox', by => 'product', known_at => t.at)) AS charges FROM (VALUES (timestamptz '2025-09-06 11:59:59.999Z'), ('2025-09-06 12:00Z')) AS t (at);
 --= 2025-09-06T11:59:59.999+00:00|edgeold1
 --= 2025-09-06T12:00:00+00:00|edge1
 
@@ -631,3 +631,53 @@ SELECT (SELECT sum(entered) FROM tenure.report_billing_issues('2025-05-31', '202
 -- renewals due within days of 24 hours, whatever the session's own time zone is
 SELECT r.day, r.original_transaction_id, r.number, r.amount_milliunits FROM (SELECT set_config('TimeZone', 'Europe/Berlin', true) AS name OFFSET 0) AS z CROSS JOIN LATERAL tenure.report_renewals_due_item(20, environment => 'sandbox', as_of => '2026-03-25 12:00Z'::timestamptz + length(z.name) * interval '0') AS r;
 --= 2026-04-14|e9|1|900
+
+-- active by what began it: the offer of the first charge of a paid time
+SELECT segment, from_day, opening, new, resubscribed, churned, active FROM tenure.report_active('2026-02-01', '2026-04-30', by => 'offer_type', as_of => '2026-04-15 12:00Z');
+--= introductory|2026-02-01|0|1|0|0|1
+--= |2026-02-01|4|0|0|0|4
+--= introductory|2026-03-01|1|0|0|1|0
+--= |2026-03-01|4|0|0|1|3
+--= introductory|2026-04-01|0|0|0|0|0
+--= |2026-04-01|3|0|1|1|3
+
+-- active by the storefront, with trials, of which some have none
+SELECT segment, from_day, opening, new, resubscribed, churned, active FROM tenure.report_active('2026-03-01', '2026-04-30', by => 'storefront', include_trials => true, as_of => '2026-04-15 12:00Z');
+--= DEU|2026-03-01|4|0|0|1|3
+--= USA|2026-03-01|1|0|0|1|0
+--= |2026-03-01|0|0|0|0|0
+--= DEU|2026-04-01|3|0|0|1|2
+--= USA|2026-04-01|0|0|1|0|1
+--= |2026-04-01|0|1|0|0|1
+
+-- active by the type of period, which the sums have, as from the movements
+SELECT a.segment, a.from_day, a.opening, a.new, a.churned, a.active, m.active = a.active AS same FROM tenure.report_active('2026-02-01', '2026-03-31', by => 'period_type', as_of => '2026-04-15 12:00Z') AS a JOIN tenure.report_active('2026-02-01', '2026-03-31', by => 'period_type', time_zone => 'Etc/UTC', as_of => '2026-04-15 12:00Z') AS m USING (from_day, segment);
+--= intro|2026-02-01|0|1|0|1|true
+--= normal|2026-02-01|4|0|0|4|true
+--= intro|2026-03-01|1|0|1|0|true
+--= normal|2026-03-01|4|0|1|3|true
+
+-- mrr by the storefront: who moves stays in the one with which the paid time began
+SELECT segment, from_day, currency, opening_milliunits, new_milliunits, contraction_milliunits, churned_milliunits, currency_changed_milliunits, mrr_milliunits FROM tenure.report_mrr('2026-03-01', '2026-03-31', by => 'storefront', as_of => '2026-04-15 12:00Z');
+--= DEU|2026-03-01|EUR|40960|0|-5991|-9990|-9990|14989
+--= DEU|2026-03-01|USD|0|0|0|0|10490|10490
+--= USA|2026-03-01|USD|3960|0|0|-7960|0|0
+
+-- revenue by the storefront of the charge
+SELECT segment, from_day, currency, charges, charged_milliunits, refunds, refunded_milliunits FROM tenure.report_revenue('2026-03-01', '2026-04-30', by => 'storefront', as_of => '2026-04-15 12:00Z');
+--= DEU|2026-03-01|EUR|3|80970|1|-10990
+--= USA|2026-03-01|USD|2|12480|1|-1990
+--= USA|2026-04-01|USD|2|3980|0|0
+--= |2026-04-01|EUR|1|5000|1|-5000
+--= |2026-04-01||1|0|0|0
+
+-- churn, trials, reactivations, refunds and billing issues by segments
+SELECT 'churn', segment, churned::text FROM tenure.report_churn('2026-03-01', '2026-03-31', by => 'offer_type', as_of => '2026-04-15 12:00Z') UNION ALL SELECT 'trials', segment, started::text FROM tenure.report_trials('2026-01-01', '2026-01-31', by => 'storefront', as_of => '2026-04-15 12:00Z') UNION ALL SELECT 'reactivations', segment, switched_off::text FROM tenure.report_reactivations('2026-03-01', '2026-03-31', by => 'storefront', as_of => '2026-04-15 12:00Z') UNION ALL SELECT 'refunds', segment, refunds || ' of ' || paid FROM tenure.report_refunds('2026-03-01', '2026-03-31', by => 'storefront', as_of => '2026-04-15 12:00Z') UNION ALL SELECT 'billing issues', segment, in_billing_retry::text FROM tenure.report_billing_issues('2026-03-01', '2026-03-31', by => 'storefront', as_of => '2026-04-15 12:00Z');
+--= churn|introductory|1
+--= churn||1
+--= trials|DEU|1
+--= trials||1
+--= reactivations|DEU|1
+--= refunds|DEU|1 of 3
+--= refunds|USA|1 of 2
+--= billing issues|DEU|1
