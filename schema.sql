@@ -1741,6 +1741,17 @@ CREATE TABLE exchange_rate (
 COMMENT ON TABLE exchange_rate IS
     'Exchange rates, as the operator supplies them for reports. [reference]';
 
+CREATE TABLE commission (
+    -- Empty: all products without rows of their own.
+    product_id  text        NOT NULL CHECK (length(product_id) <= 255),
+    valid_from  date        NOT NULL,
+    percent     numeric     NOT NULL CHECK (percent BETWEEN 0 AND 100),
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (product_id, valid_from, recorded_at)
+);
+COMMENT ON TABLE commission IS
+    'Apple''s commission, as the operator supplies it for reports. [reference]';
+
 -- ------------------------------------------------------------------------------------------------
 -- Work and news.
 -- ------------------------------------------------------------------------------------------------
@@ -2094,7 +2105,7 @@ BEGIN
         GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA tenure TO tenure_program;
         -- Functions with the owner's rights write these.
         REVOKE INSERT
-            ON body, certificate_chain, exchange_rate, schema_version, schema_part, account_chain,
+            ON body, certificate_chain, schema_version, schema_part, account_chain,
                 account_entry, administrator_action
             FROM tenure_program;
         -- Projections are derived again; rows of accounts are moved by merges and erasures; the others

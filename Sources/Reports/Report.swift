@@ -103,7 +103,8 @@ extension Report {
   /// All reports, in the order in which they are listed.
   package static let all: [Report] = [
     .subscriptions, .active, .trials, .mrr, .churn, .renewalsDue, .billingIssues, .retention,
-    .revenue, .refunds, .reactivations, .ownership, .unclaimed, .orders, .intake, .audit,
+    .revenue, .lifetimeValue, .refunds, .reactivations, .ownership, .unclaimed, .orders, .intake,
+    .audit,
   ]
 
   /// The SQL of all reports, in the order of its dependencies.

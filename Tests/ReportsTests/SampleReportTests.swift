@@ -215,7 +215,7 @@ struct SampleReportTests {
       let known = Timestamp(day(2026, 4, 15)) + .hours(12)
       func answers(knownAt: Timestamp?) async throws -> [[[ReportValue]]] {
         var answers: [[[ReportValue]]] = []
-        for report in [Report.mrr, .revenue] {
+        for report in [Report.mrr, .revenue, .lifetimeValue] {
           var choices = ReportChoices()
           (choices.from, choices.to) = (day(2026, 2, 1), day(2026, 4, 15))
           choices.reportingCurrency = "EUR"

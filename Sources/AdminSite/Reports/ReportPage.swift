@@ -104,7 +104,6 @@ struct ReportPageController: Controller {
     if isWorking { frame.refreshSeconds = Self.refreshSeconds }
     let address = AdminURL.report(
       report.name, choices: asked.choices.query(of: report) + [("format", "csv")])
-    let hasCohorts = table?.columns.contains { $0.name == "cohort" } ?? false
     return PageRenderer.response(
       (
         page: frame, name: report.name,
@@ -114,7 +113,7 @@ struct ReportPageController: Controller {
         // A chart would lack the latest rows.
         charts: table.map { $0.isCutShort ? [] : ReportCharts(table: $0).pictures } ?? [],
         table: table.map {
-          hasCohorts ? DataTable(cohortsOf: $0, of: asked) : DataTable($0, of: asked)
+          report == .retention ? DataTable(cohortsOf: $0, of: asked) : DataTable($0, of: asked)
         },
         downloads: asked.faults.isEmpty ? [PageLink(label: "CSV", href: address)] : []
       ), "report", status: asked.faults.isEmpty ? .ok : .badRequest)

@@ -187,10 +187,10 @@ struct ReportPageTests {
           == [["2026-03-30", "2"], ["2026-03-23", "2"], ["2026-03-18", "3"]])
       #expect(
         try Self.rows("Subscriber movement", in: weeks) == [
-          // New, resubscribed, expired, changed in, changed out, net.
-          ["2026-03-30", "0", "0", "0", "0", "0", "0"],
-          ["2026-03-23", "0", "0", "0", "0", "−1", "−1"],
-          ["2026-03-18", "0", "0", "0", "0", "0", "0"],
+          // New, resubscribed, expired, refunded, changed in, changed out, net.
+          ["2026-03-30", "0", "0", "0", "0", "0", "0", "0"],
+          ["2026-03-23", "0", "0", "0", "0", "0", "−1", "−1"],
+          ["2026-03-18", "0", "0", "0", "0", "0", "0", "0"],
         ])
       // A dollar is 0.90 EUR, and 0.95 EUR from April on.
       let months = try await get(

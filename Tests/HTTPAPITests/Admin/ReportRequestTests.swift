@@ -69,6 +69,7 @@ struct ReportRequestTests {
     choices.includesTrials = true
     choices.includesGrants = true
     choices.by = .product
+    choices.dateOf = .charge
     choices.reportingCurrency = "EUR"
     choices.knownAt = Timestamp(CalendarDate(year: 2026, month: 3, day: 1)) + .milliseconds(7)
     choices.asOf = Timestamp(CalendarDate(year: 2026, month: 3, day: 2))

@@ -238,14 +238,14 @@ SELECT measure, cohort, product_id, original_transaction_id, number FROM tenure.
 
 -- revenue: charges, offers, trials, family; charged, from_catalogue; refunds by their date; refunds of these charges; net by charge and by refund
 SELECT * FROM tenure.report_revenue('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
---= 2026-01-01|2026-01-31||EUR|4|0|2|0|39960|0|0|0|0|0|39960|39960
---= 2026-02-01|2026-02-28||EUR|5|0|0|0|43460|13490|0|0|1|-10990|32470|43460
---= 2026-02-01|2026-02-28||USD|1|1|0|0|990|0|0|0|0|0|990|990
---= 2026-03-01|2026-03-31||EUR|3|0|0|0|80970|0|1|-10990|0|0|80970|69980
---= 2026-03-01|2026-03-31||USD|2|0|0|0|12480|0|1|-1990|1|-1990|10490|10490
---= 2026-04-01|2026-04-15||EUR|1|0|1|0|5000|5000|1|-5000|1|-5000|0|0
---= 2026-04-01|2026-04-15||USD|2|0|0|0|3980|0|0|0|0|0|3980|3980
---= 2026-04-01|2026-04-15|||1|0|0|0|0|0|0|0|0|0|0|0
+--= 2026-01-01|2026-01-31||EUR|4|0|2|0|39960|0|0|0|0|0|39960|39960|27972
+--= 2026-02-01|2026-02-28||EUR|5|0|0|0|43460|13490|0|0|1|-10990|32470|43460|30422
+--= 2026-02-01|2026-02-28||USD|1|1|0|0|990|0|0|0|0|0|990|990|792
+--= 2026-03-01|2026-03-31||EUR|3|0|0|0|80970|0|1|-10990|0|0|80970|69980|61132
+--= 2026-03-01|2026-03-31||USD|2|0|0|0|12480|0|1|-1990|1|-1990|10490|10490|8917
+--= 2026-04-01|2026-04-15||EUR|1|0|1|0|5000|5000|1|-5000|1|-5000|0|0|0
+--= 2026-04-01|2026-04-15||USD|2|0|0|0|3980|0|0|0|0|0|3980|3980|3582
+--= 2026-04-01|2026-04-15|||1|0|0|0|0|0|0|0|0|0|0|0|0
 
 -- revenue in euros; before 2026 dollars had no rate
 SELECT from_day, currency, charges, charged_milliunits, refunds, refunded_milliunits, refunded_of_charges_milliunits, net_by_charge_milliunits, net_by_refund_milliunits FROM tenure.report_revenue('2026-02-01', '2026-03-31', reporting_currency => 'EUR', as_of => '2026-04-15 12:00Z');
@@ -681,3 +681,59 @@ SELECT 'churn', segment, churned::text FROM tenure.report_churn('2026-03-01', '2
 --= refunds|DEU|1 of 3
 --= refunds|USA|1 of 2
 --= billing issues|DEU|1
+
+-- revenue: a refund gives back the commission of the day of its charge
+SELECT from_day, currency, net_by_refund_milliunits, proceeds_milliunits FROM tenure.report_revenue('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+--= 2026-01-01|EUR|39960|27972
+--= 2026-02-01|EUR|43460|30422
+--= 2026-02-01|USD|990|792
+--= 2026-03-01|EUR|69980|61132
+--= 2026-03-01|USD|10490|8917
+--= 2026-04-01|EUR|0|0
+--= 2026-04-01|USD|3980|3582
+--= 2026-04-01||0|0
+
+-- a commission holds from its day on, and one of a product goes before that of all
+SELECT string_agg(tenure.commission_on(p, d)::text, ' ' ORDER BY p, d), tenure.commission_on('month', '2026-04-01', '2026-01-01Z') FROM unnest(ARRAY['2025-12-31', '2026-02-28', '2026-03-01', '2026-04-01']::date[]) AS day (d), unnest(ARRAY['month', 'week']) AS product (p);
+--= 30 30 15 15 30 20 20 10|30
+
+-- lifetime value
+SELECT * FROM tenure.report_lifetime_value('2026-01-01', '2026-02-28', as_of => '2026-04-15 12:00Z');
+--= 2026-01-01|0|2026-01-31||EUR|4|39960|27972|9990|9990
+--= 2026-01-01|0|2026-01-31||USD|0|0|0||
+--= 2026-01-01|1|2026-02-28||EUR|4|40960|28672|10240|20230
+--= 2026-01-01|1|2026-02-28||USD|0|0|0||
+--= 2026-01-01|2|2026-03-31||EUR|4|69980|61132|17495|37725
+--= 2026-01-01|2|2026-03-31||USD|0|10490|8917||
+--= 2026-01-01|3|2026-04-15||EUR|4|0|0|0|37725
+--= 2026-01-01|3|2026-04-15||USD|0|0|0||
+--= 2026-02-01|0|2026-02-28||USD|1|990|792|990|990
+--= 2026-02-01|1|2026-03-31||USD|1|0|0|0|990
+--= 2026-02-01|2|2026-04-15||USD|1|3980|3582|3980|4970
+
+-- lifetime value in euros, by the storefront in which it began
+SELECT cohort, period, segment, currency, cohort_size, revenue_milliunits, arpu_milliunits, ltv_milliunits FROM tenure.report_lifetime_value('2026-01-01', '2026-02-28', by => 'storefront', reporting_currency => 'EUR', as_of => '2026-04-15 12:00Z');
+--= 2026-01-01|0|DEU|EUR|4|39960|9990|9990
+--= 2026-01-01|1|DEU|EUR|4|40960|10240|20230
+--= 2026-01-01|2|DEU|EUR|4|79421|19855|40085
+--= 2026-01-01|3|DEU|EUR|4|0|0|40085
+--= 2026-02-01|0|USA|EUR|1|891|891|891
+--= 2026-02-01|1|USA|EUR|1|0|0|891
+--= 2026-02-01|2|USA|EUR|1|3781|3781|4672
+
+-- lifetime value of a product, as known then
+SELECT cohort, period, to_day, currency, cohort_size, revenue_milliunits, ltv_milliunits FROM tenure.report_lifetime_value('2026-01-01', '2026-03-31', product => 'week', known_at => '2026-03-12Z');
+--= 2026-02-01|0|2026-02-28|USD|1|990|990
+--= 2026-02-01|1|2026-03-12|USD|1|0|990
+
+-- lifetime value, one by one
+SELECT measure, cohort, product_id, charged_product_id, transaction_id, currency, amount_milliunits, account_id FROM tenure.report_lifetime_value_item('2026-01-01', '2026-01-31', period => 2, as_of => '2026-04-15 12:00Z') ORDER BY 1, 5;
+--= cohort_size|2026-01-01|month|month|t11|EUR|0|a
+--= cohort_size|2026-01-01|month|month|t22|EUR|0|b
+--= cohort_size|2026-01-01|month|month|t41|EUR|0|c
+--= cohort_size|2026-01-01|month|month|t81|EUR|0|c
+--= revenue|2026-01-01|month|month|t13|EUR|9990|a
+--= revenue|2026-01-01|month|month|t23|EUR|-10990|b
+--= revenue|2026-01-01|month|month|t24|EUR|10990|b
+--= revenue|2026-01-01|month|year|t25|EUR|59990|b
+--= revenue|2026-01-01|month|month|t83|USD|10490|c

@@ -304,6 +304,10 @@ INSERT INTO exchange_rate VALUES ('GBP', 'EUR', '2025-01-01', 2), ('GBP', 'EUR',
     ('GBP', 'EUR', '2025-03-10', 5), ('GBP', 'EUR', '2026-03-15', 6), ('GBP', 'USD', '2025-01-01', 1),
     ('GBP', 'USD', '2025-02-15', 3), ('GBP', 'USD', '2025-03-10', 3.5), ('GBP', 'USD', '2026-03-15', 3.75);
 
+-- Apple's commission: 15 percent of everything from March on, 20 of the weekly product before.
+INSERT INTO commission VALUES ('', '2026-03-01', 15), ('week', '2026-01-01', 20),
+    ('week', '2026-04-01', 10);
+
 -- Grants: one that ended, one that never ends, one that was taken back before its end, one
 -- provisional, which is no grant.
 INSERT INTO account_grant (account_id, grant_id, entitlement, source, starts_at, ends_at, reason,

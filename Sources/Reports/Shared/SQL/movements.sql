@@ -159,3 +159,18 @@ BEGIN ATOMIC
             ORDER BY r.recorded_at, r.valid_from DESC LIMIT 1))
         END;
 END;
+
+-- Apple's commission on a charge of a day, in percent: the product's own, or that of all products, by
+-- the latest valid_from that is not after it, and of that day as recorded last by known_at. Without
+-- any, Apple's usual 30 %.
+CREATE OR REPLACE FUNCTION commission_on(
+    product_id text, day date, known_at timestamptz DEFAULT NULL)
+RETURNS numeric
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT coalesce((
+        SELECT c.percent FROM commission AS c
+        WHERE c.product_id IN (commission_on.product_id, '') AND c.valid_from <= day
+            AND (known_at IS NULL OR c.recorded_at <= known_at)
+        ORDER BY c.product_id DESC, c.valid_from DESC, c.recorded_at DESC LIMIT 1), 30);
+END;
