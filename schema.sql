@@ -859,7 +859,9 @@ CREATE TABLE store_transaction (
     quantity                integer     NOT NULL,
     ownership_type          text        NOT NULL,
     period_type             text        NOT NULL,
+    offer_type              text,
     offer_id                text,
+    storefront              text,
     price_milliunits        bigint,
     currency                text,
     is_commitment           boolean     NOT NULL,
@@ -1448,7 +1450,12 @@ CREATE TABLE movement (
     number                  smallint    NOT NULL CHECK (number BETWEEN -1 AND 1),
     ownership_type          text        NOT NULL,
     period_type             text        NOT NULL,
+    -- For subscriptions, the period, the offer and the storefront are those of the charge with
+    -- which the paid time began: the numbers of each add up to its stock.
+    offer_type              text,
     offer_id                text,
+    -- ISO 3166-1 alpha-3; null: not in receipts.
+    storefront              text,
     quantity                integer     NOT NULL CHECK (quantity > 0),
     -- Null: unknown price.
     currency                text        CHECK (currency ~ '^[A-Z]{3}$'),
@@ -1493,7 +1500,8 @@ CREATE TABLE movement (
             'trial_cancelled', 'in_grace_period', 'in_billing_retry', 'expired', 'revoked')
         WHEN 'ended' THEN cause IN ('voluntary', 'price_not_consented', 'billing',
             'product_withdrawn', 'refunded', 'unknown')
-        WHEN 'trial_ended' THEN cause IN ('converted', 'voluntary', 'price_not_consented', 'billing',
+        WHEN 'trial_ended' THEN (cause = 'recovered') = (number = 1)
+            AND cause IN ('converted', 'recovered', 'voluntary', 'price_not_consented', 'billing',
             'product_withdrawn', 'refunded', 'unknown')
         WHEN 'resumed' THEN cause IN ('', 'recovered')
         WHEN 'repriced' THEN cause IN ('', 'from', 'to')
@@ -1732,6 +1740,17 @@ CREATE TABLE exchange_rate (
 );
 COMMENT ON TABLE exchange_rate IS
     'Exchange rates, as the operator supplies them for reports. [reference]';
+
+CREATE TABLE commission (
+    -- Empty: all products without rows of their own.
+    product_id  text        NOT NULL CHECK (length(product_id) <= 255),
+    valid_from  date        NOT NULL,
+    percent     numeric     NOT NULL CHECK (percent BETWEEN 0 AND 100),
+    recorded_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (product_id, valid_from, recorded_at)
+);
+COMMENT ON TABLE commission IS
+    'Apple''s commission, as the operator supplies it for reports. [reference]';
 
 -- ------------------------------------------------------------------------------------------------
 -- Work and news.
@@ -2095,7 +2114,7 @@ BEGIN
         GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA tenure TO tenure_program;
         -- Functions with the owner's rights write these.
         REVOKE INSERT
-            ON body, certificate_chain, exchange_rate, schema_version, schema_part, account_chain,
+            ON body, certificate_chain, schema_version, schema_part, account_chain,
                 account_entry, administrator_action
             FROM tenure_program;
         -- Projections are derived again; rows of accounts are moved by merges and erasures; the others

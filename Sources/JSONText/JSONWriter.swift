@@ -231,6 +231,7 @@ extension TransactionID: JSONWritable {}
 extension OriginalTransactionID: JSONWritable {}
 extension OwnershipType: JSONWritable {}
 extension PeriodType: JSONWritable {}
+extension OfferType: JSONWritable {}
 extension ChargeKind: JSONWritable {}
 extension Decision.Rule: JSONWritable {}
 extension RenewalEvidence.Reason: JSONWritable {}

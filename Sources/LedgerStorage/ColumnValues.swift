@@ -31,6 +31,7 @@ extension ProductType: PostgresEncodable, PostgresDecodable {}
 extension ChargeKind: PostgresEncodable, PostgresDecodable {}
 extension OwnershipType: PostgresEncodable, PostgresDecodable {}
 extension PeriodType: PostgresEncodable, PostgresDecodable {}
+extension OfferType: PostgresEncodable, PostgresDecodable {}
 extension Decision.Rule: PostgresEncodable, PostgresDecodable {}
 extension RenewalEvidence.Reason: PostgresEncodable, PostgresDecodable {}
 extension PurchaseOrder.Status: PostgresEncodable, PostgresDecodable {}

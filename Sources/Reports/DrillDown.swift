@@ -19,7 +19,7 @@ package struct ReportCell: Hashable, Sendable {
     guard let rule = report.rule(column) else {
       throw ReportFault(.column, "must be a number of the report")
     }
-    guard row.keys.allSatisfy(rule.rowColumns.contains) else {
+    guard row.keys.allSatisfy({ rule.rowColumns.contains($0) || $0 == choices.by?.column }) else {
       throw ReportFault(.column, "has no such row")
     }
     self.report = report
@@ -41,7 +41,6 @@ extension ReportTable {
     // The moment of the table, so that later changes don't alter the number.
     if report.parameters.contains(.asOf) { narrowed.asOf = asOf }
     var rowColumns = rule.rowColumns
-    if !report.splitsByProduct(choices) { rowColumns.removeAll { $0 == "product_id" } }
     if let from = day("from_day", inRow: index), let to = day("to_day", inRow: index) {
       rowColumns.removeAll { $0 == "from_day" }
       let dayBefore = CalendarDate(daysSince1970: from.daysSince1970 - 1)
@@ -52,10 +51,10 @@ extension ReportTable {
       (narrowed.from, narrowed.to) = (cohort, cohort)
       if case .number(let period)? = value("period", inRow: index) { narrowed.period = Int(period) }
     }
-    return try? ReportCell(
-      of: report, narrowed, column: column,
-      row: Dictionary(
-        uniqueKeysWithValues: rowColumns.map { ($0, value($0, inRow: index)?.rowText) }))
+    var row = Dictionary(
+      uniqueKeysWithValues: rowColumns.map { ($0, value($0, inRow: index)?.rowText) })
+    if let by = choices.by { row[by.column] = value("segment", inRow: index)?.rowText }
+    return try? ReportCell(of: report, narrowed, column: column, row: row)
   }
 
   /// The value in a column; nil if the table has no such column.

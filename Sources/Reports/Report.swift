@@ -32,7 +32,10 @@ package struct Report: Sendable {
   /// One sentence for a list of reports.
   package let summary: String
   let sql: String
-  package var columns: [ReportColumn] { numbers.columns }
+  /// Those of its function, and after the last day of a row whether it is over.
+  package var columns: [ReportColumn] {
+    numbers.columns.flatMap { $0.name == "to_day" ? [$0, .isPartial] : [$0] }
+  }
   package var itemColumns: [ReportColumn] { items.columns }
   /// The values of the parameter `column`.
   package var itemizedColumns: [String] { drillDown.columns.keys.sorted() }
@@ -98,7 +101,8 @@ extension Report {
   /// All reports, in the order in which they are listed.
   package static let all: [Report] = [
     .subscriptions, .active, .trials, .mrr, .churn, .renewalsDue, .billingIssues, .retention,
-    .revenue, .refunds, .reactivations, .ownership, .unclaimed, .orders, .intake, .audit,
+    .revenue, .lifetimeValue, .refunds, .reactivations, .ownership, .unclaimed, .orders, .intake,
+    .audit,
   ]
 
   /// The SQL of all reports, in the order of its dependencies.
@@ -149,10 +153,12 @@ extension Report {
     choices.listsItems ? itemColumns : columns
   }
 
-  /// Whether there is a row for each product, with these choices.
-  func splitsByProduct(_ choices: ReportChoices) -> Bool {
-    guard numbers.parameters.contains(.byProduct) else { return true }
-    return choices.splitsByProduct ?? numbers.splitsByProduct
+  /// The values of the parameter `by`: those that its items have a column of.
+  package var segmentations: [ReportChoices.Segmentation] {
+    guard numbers.parameters.contains(.by) else { return [] }
+    return ReportChoices.Segmentation.allCases.filter { segmentation in
+      itemColumns.contains { $0.name == segmentation.column }
+    }
   }
 
   /// The statement, whose result has the columns of ``columns(_:)``, and so many rows at most.
@@ -164,9 +170,13 @@ extension Report {
       let name = drillDown.rowColumn ?? "measure"
       condition = "WHERE \(unescaped: name) = ANY (\(values.added + values.takenOff))"
     }
+    var source = items(choices, at: now)
+    if !choices.listsItems, columns.contains(.isPartial) {
+      source = "(SELECT *, to_day >= \(choices.today(at: now)) AS is_partial FROM \(source))"
+    }
     return """
       SELECT \(unescaped: names)
-      FROM \(items(choices, at: now)) AS r
+      FROM \(source) AS r
       \(condition)
       ORDER BY \(unescaped: choices.listsItems ? itemOrder : order)
       LIMIT \(rows)
@@ -197,8 +207,6 @@ extension Report {
 struct Signature: Sendable {
   var parameters: [ReportParameter] = []
   var columns: [ReportColumn] = []
-  /// The default of `by_product`.
-  var splitsByProduct = false
 
   /// The signature of a view.
   init(parameters: [ReportParameter] = [], columns: [ReportColumn]) {
@@ -215,7 +223,6 @@ struct Signature: Sendable {
       guard let parameter = ReportParameter.allCases.first(where: { $0.argument == words[0] })
       else { preconditionFailure("\(function) has an unknown parameter, \(words[0]).") }
       parameters.append(parameter)
-      if parameter == .byProduct { splitsByProduct = words.last == "true" }
     }
     columns = Self.declarations(sql[middle.upperBound..<end.lowerBound]).map { words in
       guard let kind = ReportColumn.Kind(type: words[1], name: words[0]) else {
@@ -248,6 +255,11 @@ extension ReportColumn.Kind {
 }
 
 extension ReportChoices {
+  /// The day of the moment that the report is about, which is not over.
+  func today(at now: Timestamp) -> SQL {
+    "(\(PostgresTimestamp(moment(at: now))) AT TIME ZONE \(timeZone))::date"
+  }
+
   /// A choice as an argument; nil: it is left to the function's default.
   fileprivate func value(of parameter: ReportParameter, at now: Timestamp) -> SQL? {
     switch parameter {
@@ -255,7 +267,7 @@ extension ReportChoices {
     case .asOf: "\(PostgresTimestamp(asOf ?? now))"
     case .from, .to: text(of: parameter).map { "\($0)::date" }
     case .days, .period: text(of: parameter).map { "\($0)::integer" }
-    case .includeFamilyShared, .includeTrials, .includeGrants, .byProduct:
+    case .includeFamilyShared, .includeTrials, .includeGrants:
       text(of: parameter).map { "\($0)::boolean" }
     default: text(of: parameter).map { "\($0)" }
     }
@@ -263,6 +275,9 @@ extension ReportChoices {
 }
 
 extension ReportColumn {
+  /// Whether the row's last day is not over, so that its numbers can still grow.
+  package static let isPartial = ReportColumn("is_partial", .flag)
+
   /// The column as it is selected: dates and exact fractions travel as text.
   var selected: String {
     switch kind {
@@ -292,7 +307,8 @@ package enum ReportParameter: String, CaseIterable, Sendable {
   case includeFamilyShared = "include_family_shared"
   case includeTrials = "include_trials"
   case includeGrants = "include_grants"
-  case byProduct = "by_product"
+  case by
+  case dateOf = "date_of"
   case reportingCurrency = "reporting_currency"
   case knownAt = "known_at"
   case asOf = "as_of"

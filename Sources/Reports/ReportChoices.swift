@@ -10,6 +10,23 @@ package struct ReportChoices: Hashable, Sendable {
     case month
   }
 
+  /// The segments into which the rows are split.
+  package enum Segmentation: String, CaseIterable, Sendable {
+    case product
+    case storefront
+    case offerType = "offer_type"
+    case periodType = "period_type"
+
+    /// The column of the items that has the row's segment.
+    package var column: String { self == .product ? "product_id" : rawValue }
+  }
+
+  /// A date of a refunded charge.
+  package enum DateOf: String, CaseIterable, Sendable {
+    case refund
+    case charge
+  }
+
   /// The first and the last day that are counted; nil: the report's default.
   package var from: CalendarDate?
   package var to: CalendarDate?
@@ -22,8 +39,10 @@ package struct ReportChoices: Hashable, Sendable {
   package var includesFamilyShared = false
   package var includesTrials = false
   package var includesGrants = false
-  /// A row for each product; nil: the report's default.
-  package var splitsByProduct: Bool?
+  /// Nil: one row for all.
+  package var by: Segmentation?
+  /// The date by which `refunds` counts.
+  package var dateOf = DateOf.refund
   /// ISO 4217; nil: amounts are not summed across currencies.
   package var reportingCurrency: String?
   /// As the ledger knew it then; nil: as it is known now.
@@ -88,12 +107,15 @@ package struct ReportChoices: Hashable, Sendable {
 }
 
 extension ReportChoices {
+  /// The moment that the report is about.
+  func moment(at now: Timestamp) -> Timestamp { min(asOf ?? now, knownAt ?? asOf ?? now) }
+
   /// Checks the number of days up to the moment, where no earlier last day is chosen.
   ///
   /// - Throws: ``ReportFault``.
   func checkRange(at now: Timestamp) throws(ReportFault) {
     guard let from else { return }
-    let moment = min(asOf ?? now, knownAt ?? asOf ?? now).dayAndTime.date.daysSince1970
+    let moment = moment(at: now).dayAndTime.date.daysSince1970
     let last = min(to?.daysSince1970 ?? moment, moment)
     guard last - from.daysSince1970 <= Self.longestRange else { throw Self.tooLongRange }
   }
@@ -144,7 +166,12 @@ extension ReportChoices {
     case .includeFamilyShared: includesFamilyShared = try flag()
     case .includeTrials: includesTrials = try flag()
     case .includeGrants: includesGrants = try flag()
-    case .byProduct: splitsByProduct = try flag()
+    case .by:
+      let accepted = report.segmentations
+      by = try checked(
+        Segmentation(exactly: text).flatMap { accepted.contains($0) ? $0 : nil },
+        "must be one of \(accepted.map(\.rawValue).joined(separator: ", "))")
+    case .dateOf: dateOf = try checked(DateOf(exactly: text), "must be refund or charge")
     case .reportingCurrency: reportingCurrency = text
     case .knownAt: knownAt = try moment()
     case .asOf: asOf = try moment()
@@ -168,7 +195,8 @@ extension ReportChoices {
     case .includeFamilyShared: includesFamilyShared ? "true" : nil
     case .includeTrials: includesTrials ? "true" : nil
     case .includeGrants: includesGrants ? "true" : nil
-    case .byProduct: splitsByProduct.map { "\($0)" }
+    case .by: by?.rawValue
+    case .dateOf: dateOf == usual.dateOf ? nil : dateOf.rawValue
     case .reportingCurrency: reportingCurrency
     case .knownAt: knownAt.map { "\($0)" }
     case .asOf: asOf.map { "\($0)" }

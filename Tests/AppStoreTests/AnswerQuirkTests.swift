@@ -76,18 +76,20 @@ struct AnswerQuirkTests {
 
   // swift-format-ignore
   @Test(arguments: [
-    (["is_trial_period": "true"],                                  PeriodType.trial,  nil),
-    (["is_trial_period": true],                                    .trial,  nil),
-    (["is_in_intro_offer_period": "true"],                         .intro,  nil),
-    (["promotional_offer_id": "back"],                             .offer,  "back"),
-    (["offer_code_ref_name": "SPRING"],                            .offer,  "SPRING"),
-    (["offer_code_ref_name": "SPRING", "is_trial_period": "true"], .trial,  "SPRING"),
-  ] as [([String: JSON], PeriodType, String?)])
+    ([:],                                                          PeriodType.normal, nil, nil),
+    (["is_trial_period": "true"],                                  .trial,  .introductory, nil),
+    (["is_trial_period": true],                                    .trial,  .introductory, nil),
+    (["is_in_intro_offer_period": "true"],                         .intro,  .introductory, nil),
+    (["promotional_offer_id": "back"],                             .offer,  .promotional,  "back"),
+    (["offer_code_ref_name": "SPRING"],                            .offer,  .offerCode,    "SPRING"),
+    (["offer_code_ref_name": "SPRING", "is_trial_period": "true"], .trial,  .offerCode,    "SPRING"),
+  ] as [([String: JSON], PeriodType, OfferType?, String?)])
   func `what the period cost`(
-    change: [String: JSON], type: PeriodType, offer: String?
+    change: [String: JSON], type: PeriodType, offerType: OfferType?, offer: String?
   ) async throws {
     let record = try await receipt(answer(latest: [month.with(change)])).records.first
     #expect(record?.periodType == type)
+    #expect(record?.offerType == offerType)
     #expect(record?.offerID == offer)
   }
 

@@ -11,6 +11,8 @@ struct RandomLedger: Sendable {
   static let futureStart = Timestamp(CalendarDate(year: 2101, month: 1, day: 1))
   private static let accounts = ["anna", "ben", "carl", "dora"]
   private static let currencies = ["EUR", "USD", "JPY"]
+  private static let storefronts = ["DEU", "USA", nil]
+  private static let segmentations = ReportChoices.Segmentation.allCases
   private static let steps = 60
 
   private let start: Timestamp
@@ -150,7 +152,7 @@ struct RandomLedger: Sendable {
     let isTrial = number % 2 == 0 && chance(30) && product.type == .autoRenewable
     let price: Int64? =
       isTrial ? 0 : chance(70) ? Int64.random(in: 1...9, using: &random) * 1111 : nil
-    let record = TransactionRecord(
+    var record = TransactionRecord(
       key: key, asOf: day(date), purchaseDate: day(begin),
       expiresDate: product.period.map { $0.end(from: day(begin)) },
       productType: product.type, subscriptionGroup: product.subscriptionGroup,
@@ -163,6 +165,8 @@ struct RandomLedger: Sendable {
           reason: chance(50) ? "1" : nil) : .notRevoked,
       priceMilliunits: price,
       currency: price.map { _ in Self.currencies[Int.random(in: 0..<3, using: &random)] })
+    record.storefront = Self.storefronts[Int.random(in: 0..<3, using: &random)]
+    record.offerType = OfferType.allCases.filter { _ in chance(20) }.first
     guard product.type == .autoRenewable, chance(50) else { return ([.transaction(record)], key) }
     let phases: [RenewalStatus.Phase] = [
       .undisturbed, .billingRetry, .expired, .gracePeriod(until: day(begin + 36)),
@@ -201,7 +205,7 @@ struct RandomLedger: Sendable {
     var split = ReportChoices()
     split.from = (now - .days(20)).dayAndTime.date
     split.bucket = .week
-    split.splitsByProduct = true
+    split.by = Self.segmentations.randomElement(using: &random)
     split.includesFamilyShared = true
     split.includesTrials = true
     split.includesGrants = true
@@ -209,7 +213,7 @@ struct RandomLedger: Sendable {
     var then = ReportChoices()
     then.from = start.dayAndTime.date
     then.timeZone = "America/New_York"
-    then.splitsByProduct = chance(50)
+    then.by = chance(50) ? Self.segmentations.randomElement(using: &random) : nil
     then.includesGrants = true
     then.knownAt = now - .days(Int.random(in: 0...60, using: &random))
     var one = ReportChoices()
@@ -220,13 +224,14 @@ struct RandomLedger: Sendable {
     var sandbox = ReportChoices()
     sandbox.from = day(30).dayAndTime.date
     sandbox.environment = .sandbox
-    return [plain, split, then, one, sandbox].map { $0.only(report.parameters) }
+    return [plain, split, then, one, sandbox].map { $0.only(report) }
   }
 }
 
 extension ReportChoices {
   /// Keeps the parameters that a report accepts.
-  fileprivate func only(_ parameters: [ReportParameter]) -> ReportChoices {
+  fileprivate func only(_ report: Report) -> ReportChoices {
+    let parameters = report.parameters
     var choices = self
     let usual = ReportChoices()
     if !parameters.contains(.bucket) { choices.bucket = nil }
@@ -234,6 +239,7 @@ extension ReportChoices {
     if !parameters.contains(.knownAt) { choices.knownAt = nil }
     if !parameters.contains(.asOf) { choices.asOf = nil }
     if !parameters.contains(.product) { choices.product = nil }
+    choices.by = by.flatMap { report.segmentations.contains($0) ? $0 : nil }
     return choices
   }
 }
@@ -246,8 +252,8 @@ extension ReportTable {
         switch value {
         case .number(let number): number != 0
         case .money(let milliunits, _): milliunits != 0
-        case .duration, .time, .flag, .fraction, .rate: true
-        case .text, .date, .none: false
+        case .duration, .time, .fraction, .rate: true
+        case .text, .date, .flag, .none: false
         }
       }
     }

@@ -112,9 +112,44 @@ struct SampleReportTests {
       #expect(revenue.contains("-10.99 EUR"))
       #expect(revenue.contains("12.48 USD"))
       let churn = try await reports.table(of: .churn, choices, at: Self.now)
-      #expect(churn.text(.table).contains("20.00 %"))
-      #expect(churn.text(.json).contains(#""churn_rate":0.200000"#))
-      #expect(churn.text(.csv).contains("2026-03-01,2026-03-31,,5,0,0,1,0,0,1,0,1,1,0.200000"))
+      #expect(churn.text(.table).contains("40.00 %"))
+      #expect(churn.text(.json).contains(#""churn_rate":0.400000"#))
+      #expect(
+        churn.text(.csv).contains("2026-03-01,2026-03-31,false,,5,0,0,1,0,0,1,1,2,0,0.400000"))
+    }
+  }
+
+  @Test func `a row is partial while its last day is not over`() async throws {
+    // The moment is at noon in UTC, and already on the next day in Kiritimati.
+    let cases: [(Report, String, @Sendable (inout ReportChoices) -> Void, [Bool])] = [
+      (.churn, "the month of the moment", { _ in }, [false, true]),
+      (.churn, "days that were chosen", { $0.to = day(2026, 4, 14) }, [false, false]),
+      (.churn, "the day of the moment", { $0.to = day(2026, 4, 15) }, [false, true]),
+      (
+        .churn, "the next day elsewhere",
+        { ($0.to, $0.timeZone) = (day(2026, 4, 15), "Pacific/Kiritimati") }, [false, false]
+      ),
+      (
+        .churn, "as of then",
+        { $0.asOf = Timestamp(day(2026, 3, 31)) + .hours(23) }, [true]
+      ),
+      (
+        .churn, "as known then",
+        { $0.knownAt = Timestamp(day(2026, 4, 1)) }, [false, true]
+      ),
+      (.retention, "the last period", { $0.to = day(2026, 3, 31) }, [false, true]),
+    ]
+    try await withSamples { reports, _ in
+      for (report, title, choose, isPartial) in cases {
+        var choices = ReportChoices()
+        choices.from = day(2026, 3, 1)
+        choose(&choices)
+        let table = try await reports.table(of: report, choices, at: Self.now)
+        let found = table.rows.indices.map { table.value("is_partial", inRow: $0) }
+        #expect(found == isPartial.map { .flag($0) }, "\(title)")
+        choices.listsItems = true
+        #expect(!report.columns(choices).contains(.isPartial))
+      }
     }
   }
 
@@ -142,7 +177,9 @@ struct SampleReportTests {
         #expect(Set(parameters).isSubset(of: report.parameters), "\(name)")
         var choices = ReportChoices()
         choices.listsItems = isOfItems
-        #expect(report.columns(choices).map(\.name) == outputs, "\(name)")
+        // The statement adds this one.
+        let columns = report.columns(choices).filter { $0 != .isPartial }
+        #expect(columns.map(\.name) == outputs, "\(name)")
         #expect(comment?.isEmpty == false, "\(name)")
         for column in report.drillDown.columns.keys
         where !isOfItems && report.drillDown.rowColumn == nil {
@@ -178,7 +215,7 @@ struct SampleReportTests {
       let known = Timestamp(day(2026, 4, 15)) + .hours(12)
       func answers(knownAt: Timestamp?) async throws -> [[[ReportValue]]] {
         var answers: [[[ReportValue]]] = []
-        for report in [Report.mrr, .revenue] {
+        for report in [Report.mrr, .revenue, .lifetimeValue] {
           var choices = ReportChoices()
           (choices.from, choices.to) = (day(2026, 2, 1), day(2026, 4, 15))
           choices.reportingCurrency = "EUR"

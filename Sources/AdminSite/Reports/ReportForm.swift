@@ -179,7 +179,7 @@ extension ReportParameter {
 
   private static let labels = [
     "bucket": "By", "reporting_currency": "Convert to", "known_at": "As known on",
-    "as_of": "As of", "by_product": "Rows", "by": "Split by", "date_of": "Refunds by",
+    "as_of": "As of", "by": "Split by", "date_of": "Refunds by",
     "period": "Month",
   ]
 
@@ -200,12 +200,9 @@ extension ReportParameter {
           return (id, product.displayName.map { "\($0) (\(id))" } ?? id)
         }
     case "environment": [("production", "Production"), ("sandbox", "Sandbox")]
-    case "by_product": [("", "Default"), ("false", "Combined"), ("true", "By product")]
     case "by":
-      [
-        ("", "Nothing"), ("product", "Product"), ("storefront", "Storefront"),
-        ("offer_type", "Offer type"), ("period_type", "Period type"),
-      ]
+      [("", "Nothing")]
+        + report.segmentations.map { ($0.rawValue, EnumText.sentence($0.rawValue)) }
     case "date_of": [("refund", "Date of the refund"), ("charge", "Date of the purchase")]
     case "reporting_currency":
       [("", "No conversion")] + Self.currencies.map { ($0, $0) }

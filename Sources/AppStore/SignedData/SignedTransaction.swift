@@ -127,7 +127,9 @@ extension TransactionRecord {
       appAccountToken: payload.appAccountToken.flatMap { UUID(uuidString: $0) },
       ownershipType: payload.inAppOwnershipType == .familyShared ? .familyShared : .purchased,
       periodType: payload.periodType,
+      offerType: payload.reportedOfferType,
       offerID: try payload.identifier(\.offerIdentifier),
+      storefront: payload.storefront.flatMap { $0.wholeMatch(of: /[A-Z]{3}/) == nil ? nil : $0 },
       isUpgraded: payload.isUpgraded ?? false, revocation: payload.revocation,
       priceMilliunits: payload.price.flatMap {
         ChargePrice.believable.contains($0) ? $0 : nil
@@ -145,6 +147,16 @@ extension JWSTransactionDecodedPayload {
     case nil: return self.offerIdentifier == nil ? .normal : .offer
     case 1: return .intro
     default: return .offer
+    }
+  }
+
+  fileprivate var reportedOfferType: OfferType? {
+    switch self.offerType {
+    case 1: .introductory
+    case 2: .promotional
+    case 3: .offerCode
+    case 4: .winBack
+    default: nil
     }
   }
 

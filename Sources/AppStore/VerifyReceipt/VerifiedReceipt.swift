@@ -174,7 +174,8 @@ extension TransactionRecord {
       subscriptionGroup: item.subscriptionGroup, quantity: item.quantity ?? 1,
       appAccountToken: item.appAccountToken.flatMap { UUID(uuidString: $0) },
       ownershipType: item.ownershipType == "FAMILY_SHARED" ? .familyShared : .purchased,
-      periodType: item.periodType, offerID: item.promotionalOfferID ?? item.offerCodeName,
+      periodType: item.periodType, offerType: item.offerType,
+      offerID: item.promotionalOfferID ?? item.offerCodeName,
       isUpgraded: item.isUpgraded ?? false,
       revocation: item.cancellationDate.map {
         .mentioned(at: $0, reason: item.cancellationReason)
@@ -188,6 +189,12 @@ extension ReceiptItem {
     if isTrialPeriod == true { return .trial }
     if isInIntroOfferPeriod == true { return .intro }
     return promotionalOfferID != nil || offerCodeName != nil ? .offer : .normal
+  }
+
+  fileprivate var offerType: OfferType? {
+    if offerCodeName != nil { return .offerCode }
+    if promotionalOfferID != nil { return .promotional }
+    return isTrialPeriod == true || isInIntroOfferPeriod == true ? .introductory : nil
   }
 }
 

@@ -159,7 +159,9 @@ enum EventRow {
         json.member("quantity", terms.quantity)
         json.member("ownership_type", terms.ownershipType)
         json.member("period_type", terms.periodType)
+        json.memberIfPresent("offer_type", terms.offerType)
         json.memberIfPresent("offer_id", terms.offerID)
+        json.memberIfPresent("storefront", terms.storefront)
         json.memberIfPresent("price_milliunits", terms.price?.amountMilliunits)
         json.memberIfPresent("currency", terms.price?.currency)
       }

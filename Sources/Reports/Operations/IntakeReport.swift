@@ -56,7 +56,8 @@ private enum IntakeQuery {
       } ?? "CASE WHEN i.from_day IS NOT NULL THEN \(days.last) END"
     return """
       SELECT measure, environment, bundle_id, cause, i.from_day::text AS from_day,
-        (\(bucketEnd))::text AS to_day, number, attempts, first_at, last_at,
+        (\(bucketEnd))::text AS to_day, (\(bucketEnd)) >= \(choices.today(at: now)) AS is_partial,
+        number, attempts, first_at, last_at,
         CASE WHEN i.from_day IS NULL THEN
           (extract(epoch FROM \(PostgresTimestamp(now)) - first_at) * 1000)::bigint
           END AS oldest_age_ms,
@@ -75,13 +76,9 @@ private enum IntakeQuery {
       """
   }
 
-  private static func today(_ choices: ReportChoices, at now: Timestamp) -> SQL {
-    "(\(PostgresTimestamp(now)) AT TIME ZONE \(choices.timeZone))::date"
-  }
-
   /// The first and the last day that are counted, as SQL expressions.
   private static func days(_ choices: ReportChoices, at now: Timestamp) -> (first: SQL, last: SQL) {
-    let today = today(choices, at: now)
+    let today = choices.today(at: now)
     let last: SQL = choices.to.map { "least(\($0.text)::date, \(today))" } ?? today
     let first: SQL =
       choices.from.map { "\($0.text)::date" } ?? "(\(last) - \(choices.days - 1)::integer)"
@@ -92,7 +89,7 @@ private enum IntakeQuery {
   @Sendable
   static func condition(_ choices: ReportChoices, _ now: Timestamp) -> SQL {
     let days = days(choices, at: now)
-    let today = today(choices, at: now)
+    let today = choices.today(at: now)
     let others = choices.includesSandbox ? [Environment.sandbox.rawValue] : []
     return """
       (CASE WHEN day IS NULL THEN \(days.last) = \(today)

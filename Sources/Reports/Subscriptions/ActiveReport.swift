@@ -4,13 +4,14 @@ extension Report {
     summary: "Paid subscriptions over time, and how their number changed: new, expired, returned.",
     sql: PackageResources.active_sql,
     drillDown: .columns(
-      "new", "expired", "resubscribed", "changed_in", "changed_out", "active",
-      sums: ["churned": .init("expired", minus: "resubscribed")]), stock: "active",
+      "new", "resubscribed", "expired", "refunded", "changed_in", "changed_out", "active",
+      sums: ["churned": .init("expired", "refunded")]), stock: "active",
     charts: [
       .lines("Active subscriptions", .init("Active", "active")),
       .bars(
         "Subscriber movement", .init("New", "new"), .init("Resubscribed", "resubscribed"),
-        .init("Expired", minus: "expired"), .init("Changed in", "changed_in"),
+        .init("Expired", minus: "expired"), .init("Refunded", minus: "refunded"),
+        .init("Changed in", "changed_in"),
         .init("Changed out", minus: "changed_out"), net: .init("Net", "active", minus: "opening")),
     ])
 }

@@ -5,15 +5,16 @@ extension Report {
     sql: PackageResources.churn_sql,
     drillDown: .columns(
       "active_at_start", "voluntary", "price_not_consented", "involuntary", "product_withdrawn",
-      "unknown", "expired", "resubscribed", "refunded",
-      sums: ["churned": .init("expired", minus: "resubscribed")]),
+      "unknown", "expired", "refunded", "resubscribed",
+      sums: ["churned": .init("expired", "refunded")]),
     shares: [
       "churn_rate": .init("churned", of: "active_at_start"),
       "expiry_rate": .init("expired", of: "active_at_start"),
     ],
     charts: [
       .bars(
-        "Expired by cause", .init("Voluntary", "voluntary"), .init("Involuntary", "involuntary"),
-        .init("Product withdrawn", "product_withdrawn"), .init("Unknown", "unknown"))
+        "Churned by cause", .init("Voluntary", "voluntary"), .init("Involuntary", "involuntary"),
+        .init("Product withdrawn", "product_withdrawn"), .init("Unknown", "unknown"),
+        .init("Refunded", "refunded"))
     ])
 }

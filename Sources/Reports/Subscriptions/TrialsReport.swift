@@ -5,13 +5,15 @@ extension Report {
       "Free trials: started, expired, unexpired, and the conversion of those that began together.",
     sql: PackageResources.trials_sql,
     drillDown: .columns(
-      "started", "converted", "expired", "trials", "cohort_started", "cohort_converted",
+      "started", "recovered", "converted", "expired", "trials", "cohort_started",
+      "cohort_converted",
       "cohort_expired"), stock: "trials",
     shares: ["conversion_rate": .init("cohort_converted", of: "cohort_started")],
     charts: [
       .lines("Open trials", .init("Trials", "trials")),
       .bars(
-        "Started and ended", .init("Started", "started"), .init("Converted", minus: "converted"),
+        "Started and ended", .init("Started", "started"), .init("Recovered", "recovered"),
+        .init("Converted", minus: "converted"),
         .init("Expired", minus: "expired"), net: .init("Net", "trials", minus: "opening")),
     ])
 }

@@ -42,6 +42,15 @@ package enum PeriodType: String, Codable, Sendable {
   case offer
 }
 
+/// Apple's kind of the offer that a charge redeemed.
+package enum OfferType: String, Codable, CaseIterable, Sendable {
+  case offerCode = "offer_code"
+  case promotional
+  case winBack = "win_back"
+  // Last, because receipts also call a trial by offer code introductory.
+  case introductory
+}
+
 /// The revocation of a transaction in one answer.
 package enum RevocationStatus: Hashable, Codable, Sendable {
   /// The source is too old to contain it, such as a receipt's `in_app`.

@@ -18,7 +18,10 @@ package struct TransactionRecord: Hashable, Codable, Sendable {
   package var appAccountToken: UUID?
   package var ownershipType: OwnershipType
   package var periodType: PeriodType
+  package var offerType: OfferType?
   package var offerID: String?
+  /// ISO 3166-1 alpha-3; not in receipts.
+  package var storefront: String?
   package var isUpgraded: Bool
   package var revocation: RevocationStatus
   package var priceMilliunits: Int64?
@@ -32,7 +35,8 @@ package struct TransactionRecord: Hashable, Codable, Sendable {
     webOrderLineItemID: WebOrderLineItemID? = nil, productType: ProductType? = nil,
     subscriptionGroup: String? = nil, quantity: Int = 1, appAccountToken: UUID? = nil,
     ownershipType: OwnershipType = .purchased, periodType: PeriodType = .normal,
-    offerID: String? = nil, isUpgraded: Bool = false, revocation: RevocationStatus = .notSaid,
+    offerType: OfferType? = nil, offerID: String? = nil, storefront: String? = nil,
+    isUpgraded: Bool = false, revocation: RevocationStatus = .notSaid,
     priceMilliunits: Int64? = nil, currency: String? = nil, isCommitment: Bool = false
   ) {
     self.key = key
@@ -48,7 +52,9 @@ package struct TransactionRecord: Hashable, Codable, Sendable {
     self.appAccountToken = appAccountToken
     self.ownershipType = ownershipType
     self.periodType = periodType
+    self.offerType = offerType
     self.offerID = offerID
+    self.storefront = storefront
     self.isUpgraded = isUpgraded
     self.revocation = revocation
     self.priceMilliunits = priceMilliunits
@@ -92,7 +98,9 @@ package struct StoreTransaction: Hashable, Sendable {
   package var quantity: Int
   package var ownershipType: OwnershipType
   package var periodType: PeriodType
+  package var offerType: OfferType?
   package var offerID: String?
+  package var storefront: String?
   package var priceMilliunits: Int64?
   package var currency: String?
   package var isCommitment: Bool
@@ -114,7 +122,9 @@ package struct StoreTransaction: Hashable, Sendable {
     quantity = record.quantity
     ownershipType = record.ownershipType
     periodType = record.periodType
+    offerType = record.offerType
     offerID = record.offerID
+    storefront = record.storefront
     priceMilliunits = record.priceMilliunits
     currency = record.currency
     isCommitment = record.isCommitment
@@ -145,7 +155,9 @@ package struct StoreTransaction: Hashable, Sendable {
     quantity = min(quantity, other.quantity)
     ownershipType = min(ownershipType, other.ownershipType)
     periodType = min(periodType, other.periodType)
+    offerType = least(offerType, other.offerType)
     offerID = least(offerID, other.offerID)
+    storefront = least(storefront, other.storefront)
     priceMilliunits = least(priceMilliunits, other.priceMilliunits)
     currency = least(currency, other.currency)
     isCommitment = isCommitment || other.isCommitment
@@ -220,6 +232,13 @@ extension PeriodType: Comparable {
     case .normal: 3
     }
   }
+}
+
+/// In the order of the cases.
+extension OfferType: Comparable {
+  package static func < (lhs: OfferType, rhs: OfferType) -> Bool { lhs.rank < rhs.rank }
+
+  private var rank: Int { Self.allCases.firstIndex(of: self) ?? 0 }
 }
 
 /// Particular before the default, which old answers omit.

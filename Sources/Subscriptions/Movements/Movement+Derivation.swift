@@ -35,7 +35,8 @@ private struct Journal {
         transactionID: terms.charge.transactionID, productID: terms.productID,
         productType: terms.productType, cause: cause, originAt: origin, number: number,
         ownershipType: terms.ownershipType,
-        periodType: terms.periodType, offerID: terms.offerID, quantity: terms.quantity,
+        periodType: terms.periodType, offerType: terms.offerType, offerID: terms.offerID,
+        storefront: terms.storefront, quantity: terms.quantity,
         currency: price?.currency, amountMilliunits: amount, priceSource: price?.source,
         monthlyTwelfths: monthlyTwelfths, account: terms.owner, ownership: ownership,
         expiry: expiry))
@@ -72,7 +73,7 @@ private struct Journal {
 
   /// One movement out of each state, and one into the next.
   ///
-  /// Product, ownership and period type change with the state, so that the stock of each is right.
+  /// Product, ownership and segment change with the state, so that the stock of each is right.
   /// A movement out names the charge that ran last.
   private mutating func addStates(_ spans: [Span]) {
     var last: Span?
@@ -86,10 +87,15 @@ private struct Journal {
     }
   }
 
+  /// All movements of an uninterrupted paid time are in the segments of its first charge, so that the
+  /// stock of each segment is right.
   private mutating func addPaid(_ spans: [Span]) {
     guard let first = spans.first(where: \.isPaid)?.start else { return }
     var last: Span?
-    for span in spans {
+    var begin: ChargeTerms?
+    for var span in spans {
+      begin = span.isPaid ? begin ?? span.terms : nil
+      if let begin { span.terms.join(begin) }
       defer { last = span }
       let moment = span.start
       switch (last.flatMap { $0.isPaid ? $0 : nil }, span.isPaid) {
@@ -179,7 +185,7 @@ private struct Journal {
     guard last.endCause != .refunded, spans[index].state == .inBillingRetry,
       let payment = spans[index...].first(where: { $0.state != .inBillingRetry }), payment.isPaid
     else { return }
-    add(at: payment.start, number: 1, cause)
+    add(at: payment.start, number: 1, Movement.recovered)
     add(at: payment.start, Movement.converted)
   }
 
@@ -242,7 +248,13 @@ extension ChargeTerms {
   /// Whether reports count both in the same place.
   fileprivate func isCountedWith(_ other: ChargeTerms) -> Bool {
     productID == other.productID && ownershipType == other.ownershipType
-      && periodType == other.periodType
+      && periodType == other.periodType && offerType == other.offerType
+      && storefront == other.storefront
+  }
+
+  /// Puts them into the segments of another charge.
+  fileprivate mutating func join(_ other: ChargeTerms) {
+    (periodType, offerType, storefront) = (other.periodType, other.offerType, other.storefront)
   }
 }
 
@@ -253,7 +265,9 @@ package struct ChargeTerms: Hashable, Sendable {
   package var productType: ProductType?
   package var ownershipType: OwnershipType
   package var periodType: PeriodType
+  package var offerType: OfferType?
   package var offerID: String?
+  package var storefront: String?
   package var quantity: Int
   /// Nil: unclaimed.
   package var owner: AccountKey?
@@ -333,7 +347,9 @@ extension OriginalTransaction {
     return ChargeTerms(
       charge: charge.id, productID: charge.productID, productType: charge.type(in: catalogue),
       ownershipType: ownershipType, periodType: periodType,
-      offerID: reports.compactMap(\.offerID).first, quantity: quantity,
+      offerType: reports.compactMap(\.offerType).min(),
+      offerID: reports.compactMap(\.offerID).first,
+      storefront: reports.compactMap(\.storefront).first, quantity: quantity,
       owner: owner, price: price,
       period: charge.isSubscription
         ? Self.period(of: charge, periodType: periodType, product: product) : nil)

@@ -102,7 +102,9 @@ package struct Movement: Hashable, Sendable {
   package var number: Int
   package var ownershipType: OwnershipType
   package var periodType: PeriodType
+  package var offerType: OfferType?
   package var offerID: String?
+  package var storefront: String?
   package var quantity: Int
   /// ISO 4217; nil where no price is known or relevant.
   package var currency: String?

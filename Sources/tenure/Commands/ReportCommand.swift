@@ -106,8 +106,12 @@ struct ReportOptions: ParsableArguments {
   @Flag(help: "Include grants by administrators.")
   var includeGrants = false
 
-  @Flag(inversion: .prefixedNo, help: "One row per product, or all products combined.")
-  var byProduct: Bool?
+  @Option(
+    help: "One row per product, storefront, offer_type or period_type. (default: one for all)")
+  var by: ReportChoices.Segmentation?
+
+  @Option(help: "refunds: count by the date of the refund or of the charge. (default: refund)")
+  var dateOf: ReportChoices.DateOf?
 
   @Option(help: "Convert amounts to this currency, with the rates in the table exchange_rate.")
   var reportingCurrency: String?
@@ -152,8 +156,9 @@ struct ReportOptions: ParsableArguments {
       (.product, product), (.environment, environment?.rawValue),
       (.includeFamilyShared, includeFamilyShared ? "true" : nil),
       (.includeTrials, includeTrials ? "true" : nil),
-      (.includeGrants, includeGrants ? "true" : nil), (.byProduct, byProduct.map { "\($0)" }),
-      (.reportingCurrency, reportingCurrency), (.knownAt, knownAt.map { "\($0)" }),
+      (.includeGrants, includeGrants ? "true" : nil), (.by, by?.rawValue),
+      (.dateOf, dateOf?.rawValue), (.reportingCurrency, reportingCurrency),
+      (.knownAt, knownAt.map { "\($0)" }),
       (.asOf, asOf.map { "\($0)" }), (.days, days.map { "\($0)" }),
       (.period, period.map { "\($0)" }), (.includeSandbox, includeSandbox ? "true" : nil),
       (.column, column),
@@ -166,6 +171,8 @@ struct ReportOptions: ParsableArguments {
 }
 
 extension ReportChoices.Bucket: ExpressibleByArgument {}
+extension ReportChoices.Segmentation: ExpressibleByArgument {}
+extension ReportChoices.DateOf: ExpressibleByArgument {}
 
 extension CalendarDate: ExpressibleByArgument {
   /// A date such as 2026-01-31.

@@ -41,7 +41,7 @@ struct SignedEvidenceTests {
     kind: .purchase, purchaseDate: at(1_748_779_000_000),
     originalPurchaseDate: at(1_740_000_000_000), expiresDate: at(1_751_371_000_000),
     webOrderLineItemID: "900", productType: .autoRenewable, subscriptionGroup: "20000001",
-    quantity: 1, revocation: .notRevoked, priceMilliunits: 9990, currency: "USD")
+    quantity: 1, storefront: "USA", revocation: .notRevoked, priceMilliunits: 9990, currency: "USD")
 
   // swift-format-ignore
   private static let transactions: [Row<TransactionRecord>] = [
@@ -71,14 +71,17 @@ struct SignedEvidenceTests {
     Row(["appAccountToken": "no UUID"])                      { $0.appAccountToken = nil },
     Row(["inAppOwnershipType": "FAMILY_SHARED"])             { $0.ownershipType = .familyShared },
     Row(["inAppOwnershipType": "INVENTED"])                  { $0.ownershipType = .purchased },
-    Row(["offerType": 1, "offerDiscountType": "FREE_TRIAL"]) { $0.periodType = .trial },
-    Row(["offerType": 3, "offerDiscountType": "FREE_TRIAL"]) { $0.periodType = .trial },
-    Row(["offerType": 1, "offerDiscountType": "PAY_AS_YOU_GO"]) { $0.periodType = .intro },
-    Row(["offerType": 1, "offerDiscountType": "PAY_UP_FRONT"]) { $0.periodType = .intro },
-    Row(["offerType": 1])                                    { $0.periodType = .intro },
-    Row(["offerType": 2, "offerIdentifier": "o"])            { $0.periodType = .offer; $0.offerID = "o" },
-    Row(["offerType": 3, "offerIdentifier": "o"])            { $0.periodType = .offer; $0.offerID = "o" },
-    Row(["offerType": 4, "offerIdentifier": "o"])            { $0.periodType = .offer; $0.offerID = "o" },
+    Row(["offerType": 1, "offerDiscountType": "FREE_TRIAL"]) { $0.periodType = .trial; $0.offerType = .introductory },
+    Row(["offerType": 3, "offerDiscountType": "FREE_TRIAL"]) { $0.periodType = .trial; $0.offerType = .offerCode },
+    Row(["offerType": 1, "offerDiscountType": "PAY_AS_YOU_GO"]) { $0.periodType = .intro; $0.offerType = .introductory },
+    Row(["offerType": 1, "offerDiscountType": "PAY_UP_FRONT"]) { $0.periodType = .intro; $0.offerType = .introductory },
+    Row(["offerType": 1])                                    { $0.periodType = .intro; $0.offerType = .introductory },
+    Row(["offerType": 2, "offerIdentifier": "o"])            { $0.periodType = .offer; $0.offerType = .promotional; $0.offerID = "o" },
+    Row(["offerType": 3, "offerIdentifier": "o"])            { $0.periodType = .offer; $0.offerType = .offerCode; $0.offerID = "o" },
+    Row(["offerType": 4, "offerIdentifier": "o"])            { $0.periodType = .offer; $0.offerType = .winBack; $0.offerID = "o" },
+    Row(["storefront": "DEU"])                               { $0.storefront = "DEU" },
+    Row(["storefront": "Germany"])                           { $0.storefront = nil },
+    Row(["storefront": nil])                                 { $0.storefront = nil },
     Row(["offerType": 9])                                    { $0.periodType = .offer },
     Row(["isUpgraded": true])                                { $0.isUpgraded = true },
     Row(["isUpgraded": false])                               { $0.isUpgraded = false },

@@ -195,10 +195,10 @@ struct ReportPageTests {
           == [["30–31 Mar 2026", "2"], ["23–29 Mar 2026", "2"], ["18–22 Mar 2026", "3"]])
       #expect(
         try Self.rows("Subscriber movement", in: weeks) == [
-          // New, resubscribed, expired, changed in, changed out, net.
-          ["30–31 Mar 2026", "0", "0", "0", "0", "0", "0"],
-          ["23–29 Mar 2026", "0", "0", "0", "0", "−1", "−1"],
-          ["18–22 Mar 2026", "0", "0", "0", "0", "0", "0"],
+          // New, resubscribed, expired, refunded, changed in, changed out, net.
+          ["30–31 Mar 2026", "0", "0", "0", "0", "0", "0", "0"],
+          ["23–29 Mar 2026", "0", "0", "0", "0", "0", "−1", "−1"],
+          ["18–22 Mar 2026", "0", "0", "0", "0", "0", "0", "0"],
         ])
       // A dollar is 0.90 EUR, and 0.95 EUR from April on.
       let months = try await get(

@@ -34,14 +34,16 @@ struct EventDataTests {
     var data = EventData()
     var terms = ChargeTerms(
       charge: TransactionKey(.production, "1", "2", "monthly"), productID: "monthly",
-      ownershipType: .familyShared, periodType: .offer, offerID: "winter", quantity: 3,
+      ownershipType: .familyShared, periodType: .offer, offerType: .winBack, offerID: "winter",
+      storefront: "DEU", quantity: 3,
       price: ChargePrice(9990, "EUR", source: .appStore))
     data.terms = terms
     #expect(
       EventRow.text(data)
         == #"{"quantity":3,"ownership_type":"family_shared","period_type":"offer","#
-        + #""offer_id":"winter","price_milliunits":9990,"currency":"EUR"}"#)
-    (terms.offerID, terms.price) = (nil, nil)
+        + #""offer_type":"win_back","offer_id":"winter","storefront":"DEU","#
+        + #""price_milliunits":9990,"currency":"EUR"}"#)
+    (terms.offerType, terms.offerID, terms.storefront, terms.price) = (nil, nil, nil, nil)
     data.terms = terms
     #expect(
       EventRow.text(data)

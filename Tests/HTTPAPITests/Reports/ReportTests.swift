@@ -26,7 +26,7 @@ struct ReportTests {
       let choices: [ReportParameter: String] = [
         .from: "2026-01-01", .to: "2026-02-28", .bucket: "week", .timeZone: "Europe/Berlin",
         .product: "premium", .environment: "sandbox", .includeFamilyShared: "true",
-        .includeTrials: "true", .includeGrants: "true", .byProduct: "true",
+        .includeTrials: "true", .includeGrants: "true", .by: "product", .dateOf: "charge",
         .reportingCurrency: "EUR", .knownAt: "2026-03-01T00:00:00Z",
         .asOf: "2026-03-01T00:00:00Z", .days: "7", .period: "1", .includeSandbox: "true",
       ]
@@ -121,7 +121,7 @@ struct ReportTests {
         ("time_zone=Mars/Phobos", "time_zone"),
         ("time_zone=UTC%2B3", "time_zone"), ("product=", "product"),
         ("environment=xcode", "environment"), ("reporting_currency=eur", "reporting_currency"),
-        ("known_at=yesterday", "known_at"), ("by_product=1", "by_product"),
+        ("known_at=yesterday", "known_at"), ("by=country", "by"), ("by_product=true", "by_product"),
         ("column=churned_milliunits", "column"), ("items=true&column=weather", "column"),
         ("days=3", "days"), ("period=1", "period"),
       ] {

@@ -26,9 +26,10 @@ struct PrivilegeTests {
     charge_change | INSERT DELETE
     charge_day | INSERT | number
     charge_lookup | INSERT DELETE
+    commission | INSERT
     consumption_consent | INSERT DELETE | decided_at, is_given
     event | INSERT DELETE | position
-    exchange_rate |
+    exchange_rate | INSERT
     feed | INSERT | pushed_to, trimmed_stored_at, trimmed_to
     history_revision | INSERT | revision
     holding | INSERT DELETE | *

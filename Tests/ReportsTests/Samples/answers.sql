@@ -52,17 +52,17 @@ SELECT product_id, state, original_transaction_id, transaction_id, since, number
 
 -- active
 SELECT * FROM tenure.report_active('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
---= 2026-01-01|2026-01-31||0|4|0|0|0|0|0|4
---= 2026-02-01|2026-02-28||4|1|0|0|0|0|0|5
---= 2026-03-01|2026-03-31||5|0|2|0|2|1|1|3
---= 2026-04-01|2026-04-15||3|0|1|1|0|0|0|3
+--= 2026-01-01|2026-01-31||0|4|0|0|0|0|0|0|4
+--= 2026-02-01|2026-02-28||4|1|0|0|0|0|0|0|5
+--= 2026-03-01|2026-03-31||5|0|0|1|1|2|1|1|3
+--= 2026-04-01|2026-04-15||3|0|1|1|0|1|0|0|3
 
 -- active with trials and grants
 SELECT * FROM tenure.report_active('2026-01-01', '2026-04-30', include_trials => true, include_grants => true, as_of => '2026-04-15 12:00Z');
---= 2026-01-01|2026-01-31||0|5|0|0|0|0|0|5
---= 2026-02-01|2026-02-28||5|2|1|0|1|0|0|6
---= 2026-03-01|2026-03-31||6|2|3|0|3|1|1|5
---= 2026-04-01|2026-04-15||5|1|2|1|1|0|0|5
+--= 2026-01-01|2026-01-31||0|5|0|0|0|0|0|0|5
+--= 2026-02-01|2026-02-28||5|2|0|1|0|1|0|0|6
+--= 2026-03-01|2026-03-31||6|2|0|2|1|3|1|1|5
+--= 2026-04-01|2026-04-15||5|1|1|2|0|2|0|0|5
 
 -- active with grants as known then: that one would be taken back was not known
 SELECT from_day, new, expired, active FROM tenure.report_active('2026-04-01', '2026-04-30', include_grants => true, known_at => '2026-04-09 23:59:59.999Z') UNION ALL SELECT from_day, new, expired, active FROM tenure.report_active('2026-04-01', '2026-04-30', include_grants => true, known_at => '2026-04-10Z');
@@ -71,19 +71,19 @@ SELECT from_day, new, expired, active FROM tenure.report_active('2026-04-01', '2
 
 -- active as known then, and of a later moment nothing
 SELECT * FROM tenure.report_active('2026-03-01', '2026-04-30', known_at => '2026-03-12Z', as_of => '2026-04-15 12:00Z');
---= 2026-03-01|2026-03-12||5|0|3|0|3|0|0|2
+--= 2026-03-01|2026-03-12||5|0|0|2|1|3|0|0|2
 
 -- active by product, by the week, in the weeks around a change
-SELECT * FROM tenure.report_active('2026-03-18', '2026-03-31', 'week', by_product => true, as_of => '2026-04-15 12:00Z');
---= 2026-03-18|2026-03-22|month|3|0|0|0|0|0|0|3
---= 2026-03-18|2026-03-22|week|0|0|0|0|0|0|0|0
---= 2026-03-18|2026-03-22|year|0|0|0|0|0|0|0|0
---= 2026-03-23|2026-03-29|month|3|0|0|0|0|0|1|2
---= 2026-03-23|2026-03-29|week|0|0|0|0|0|0|0|0
---= 2026-03-23|2026-03-29|year|0|0|0|0|0|1|0|1
---= 2026-03-30|2026-03-31|month|2|0|0|0|0|0|0|2
---= 2026-03-30|2026-03-31|week|0|0|0|0|0|0|0|0
---= 2026-03-30|2026-03-31|year|1|0|0|0|0|0|0|1
+SELECT * FROM tenure.report_active('2026-03-18', '2026-03-31', 'week', by => 'product', as_of => '2026-04-15 12:00Z');
+--= 2026-03-18|2026-03-22|month|3|0|0|0|0|0|0|0|3
+--= 2026-03-18|2026-03-22|week|0|0|0|0|0|0|0|0|0
+--= 2026-03-18|2026-03-22|year|0|0|0|0|0|0|0|0|0
+--= 2026-03-23|2026-03-29|month|3|0|0|0|0|0|0|1|2
+--= 2026-03-23|2026-03-29|week|0|0|0|0|0|0|0|0|0
+--= 2026-03-23|2026-03-29|year|0|0|0|0|0|0|1|0|1
+--= 2026-03-30|2026-03-31|month|2|0|0|0|0|0|0|0|2
+--= 2026-03-30|2026-03-31|week|0|0|0|0|0|0|0|0|0
+--= 2026-03-30|2026-03-31|year|1|0|0|0|0|0|0|0|1
 
 -- active of the family and in the sandbox
 SELECT (SELECT active FROM tenure.report_active('2026-01-01', '2026-01-31', include_family_shared => true)), (SELECT active FROM tenure.report_active('2026-01-01', '2026-01-31', environment => 'sandbox'));
@@ -97,16 +97,16 @@ SELECT measure, from_day, original_transaction_id, transaction_id, number, accou
 --= changed_in|2026-03-01|s2|t25|1|b
 --= changed_out|2026-03-01|s2|t24|1|b
 --= expired|2026-03-01|s4|t42|1|c
---= expired|2026-03-01|s5|t52|1|a
 --= expired|2026-04-01|s1|t13|1|a
+--= refunded|2026-03-01|s5|t52|1|a
 --= resubscribed|2026-04-01|s5|t53|1|b
 
 -- trials
 SELECT * FROM tenure.report_trials('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
---= 2026-01-01|2026-01-31||0|2|1|0|1|2|1|1|0.500000
---= 2026-02-01|2026-02-28||1|0|0|1|0|0|0|0|
---= 2026-03-01|2026-03-31||0|0|0|0|0|0|0|0|
---= 2026-04-01|2026-04-15||0|1|0|0|1|1|0|0|0.000000
+--= 2026-01-01|2026-01-31||0|2|0|1|0|1|2|1|1|0.500000
+--= 2026-02-01|2026-02-28||1|0|0|0|1|0|0|0|0|
+--= 2026-03-01|2026-03-31||0|0|0|0|0|0|0|0|0|
+--= 2026-04-01|2026-04-15||0|1|0|0|0|1|1|0|0|0.000000
 
 -- trials, one by one
 SELECT measure, from_day, original_transaction_id, number FROM tenure.report_trials_item('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3;
@@ -163,8 +163,8 @@ SELECT measure, from_day, original_transaction_id, currency, mrr_twelfths FROM t
 SELECT * FROM tenure.report_churn('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31||0|0|0|0|0|0|0|0|0|0||
 --= 2026-02-01|2026-02-28||4|0|0|0|0|0|0|0|0|0|0.000000|0.000000
---= 2026-03-01|2026-03-31||5|0|0|1|0|0|1|0|1|1|0.200000|0.200000
---= 2026-04-01|2026-04-15||3|1|0|0|0|0|1|1|0|0|0.000000|0.333333
+--= 2026-03-01|2026-03-31||5|0|0|1|0|0|1|1|2|0|0.400000|0.200000
+--= 2026-04-01|2026-04-15||3|1|0|0|0|0|1|0|1|1|0.333333|0.333333
 
 -- churn, one by one
 SELECT measure, from_day, original_transaction_id, cause, number FROM tenure.report_churn_item('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z') ORDER BY 1, 2, 3;
@@ -238,14 +238,14 @@ SELECT measure, cohort, product_id, original_transaction_id, number FROM tenure.
 
 -- revenue: charges, offers, trials, family; charged, from_catalogue; refunds by their date; refunds of these charges; net by charge and by refund
 SELECT * FROM tenure.report_revenue('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
---= 2026-01-01|2026-01-31||EUR|4|0|2|0|39960|0|0|0|0|0|39960|39960
---= 2026-02-01|2026-02-28||EUR|5|0|0|0|43460|13490|0|0|1|-10990|32470|43460
---= 2026-02-01|2026-02-28||USD|1|1|0|0|990|0|0|0|0|0|990|990
---= 2026-03-01|2026-03-31||EUR|3|0|0|0|80970|0|1|-10990|0|0|80970|69980
---= 2026-03-01|2026-03-31||USD|2|0|0|0|12480|0|1|-1990|1|-1990|10490|10490
---= 2026-04-01|2026-04-15||EUR|1|0|1|0|5000|5000|1|-5000|1|-5000|0|0
---= 2026-04-01|2026-04-15||USD|2|0|0|0|3980|0|0|0|0|0|3980|3980
---= 2026-04-01|2026-04-15|||1|0|0|0|0|0|0|0|0|0|0|0
+--= 2026-01-01|2026-01-31||EUR|4|0|2|0|39960|0|0|0|0|0|39960|39960|27972
+--= 2026-02-01|2026-02-28||EUR|5|0|0|0|43460|13490|0|0|1|-10990|32470|43460|30422
+--= 2026-02-01|2026-02-28||USD|1|1|0|0|990|0|0|0|0|0|990|990|792
+--= 2026-03-01|2026-03-31||EUR|3|0|0|0|80970|0|1|-10990|0|0|80970|69980|61132
+--= 2026-03-01|2026-03-31||USD|2|0|0|0|12480|0|1|-1990|1|-1990|10490|10490|8917
+--= 2026-04-01|2026-04-15||EUR|1|0|1|0|5000|5000|1|-5000|1|-5000|0|0|0
+--= 2026-04-01|2026-04-15||USD|2|0|0|0|3980|0|0|0|0|0|3980|3980|3582
+--= 2026-04-01|2026-04-15|||1|0|0|0|0|0|0|0|0|0|0|0|0
 
 -- revenue in euros; before 2026 dollars had no rate
 SELECT from_day, currency, charges, charged_milliunits, refunds, refunded_milliunits, refunded_of_charges_milliunits, net_by_charge_milliunits, net_by_refund_milliunits FROM tenure.report_revenue('2026-02-01', '2026-03-31', reporting_currency => 'EUR', as_of => '2026-04-15 12:00Z');
@@ -281,8 +281,25 @@ SELECT measure, from_day, transaction_id, number, currency, amount_milliunits, p
 --= refunds_of_charges|2026-02-01|t23|1|EUR|-10990|catalogue|b
 --= refunds_of_charges|2026-03-01|t52|1|USD|-1990|app_store|a
 
--- refunds
-SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+-- refunds, by the date of the refund
+SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', by => 'product', as_of => '2026-04-15 12:00Z');
+--= 2026-01-01|2026-01-31|month||||0|0|0|4|0.000000
+--= 2026-02-01|2026-02-28|coins||||0|0|0|1|0.000000
+--= 2026-02-01|2026-02-28|month||||0|0|0|4|0.000000
+--= 2026-02-01|2026-02-28|week||||0|0|0|1|0.000000
+--= 2026-03-01|2026-03-31|month|other|008-014|EUR|1|-10990|-10990|3|0.333333
+--= 2026-03-01|2026-03-31|week|issue_with_app|002-003|USD|1|-1990|0|1|1.000000
+--= 2026-03-01|2026-03-31|year||||0|0|0|1|0.000000
+--= 2026-04-01|2026-04-15|coins|other|000|EUR|1|-5000|-5000|1|1.000000
+--= 2026-04-01|2026-04-15|mystery||||0|0|0|1|0.000000
+--= 2026-04-01|2026-04-15|week||||0|0|0|2|0.000000
+
+-- refunds on a day without charges
+SELECT from_day, segment, refunds, paid, refund_rate FROM tenure.report_refunds('2026-03-05', '2026-03-05', 'day', by => 'product', as_of => '2026-04-15 12:00Z');
+--= 2026-03-05|month|1|0|
+
+-- refunds, by the date of the charge
+SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', by => 'product', date_of => 'charge', as_of => '2026-04-15 12:00Z');
 --= 2026-01-01|2026-01-31|month||||0|0|0|4|0.000000
 --= 2026-02-01|2026-02-28|coins||||0|0|0|1|0.000000
 --= 2026-02-01|2026-02-28|month|other|008-014|EUR|1|-10990|-10990|4|0.250000
@@ -295,12 +312,12 @@ SELECT * FROM tenure.report_refunds('2026-01-01', '2026-04-30', as_of => '2026-0
 --= 2026-04-01|2026-04-15|week||||0|0|0|2|0.000000
 
 -- refunds, one by one
-SELECT measure, product_id, reason, days_after, transaction_id, refunded_at, number, amount_milliunits FROM tenure.report_refunds_item('2026-02-01', '2026-02-28', product => 'month', as_of => '2026-04-15 12:00Z') ORDER BY 1, 5;
+SELECT measure, product_id, reason, days_after, transaction_id, refunded_at, number, amount_milliunits FROM tenure.report_refunds_item('2026-02-01', '2026-02-28', product => 'month', date_of => 'charge', as_of => '2026-04-15 12:00Z') ORDER BY 1, 5;
 --= paid|month|||t12||1|9990
 --= paid|month|||t23||1|10990
 --= paid|month|||t42||1|9990
 --= paid|month|||t82||1|9990
---= refunded|month|other|008-014|t23|2026-03-05T23:30:00+00:00|1|-10990
+--= refunds|month|other|008-014|t23|2026-03-05T23:30:00+00:00|1|-10990
 
 -- reactivations
 SELECT * FROM tenure.report_reactivations('2026-03-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
@@ -429,21 +446,21 @@ SELECT max(to_day) FROM tenure.report_active(time_zone => 'Pacific/Kiritimati', 
 
 -- midnight: what begins with a month is of that month, and what ends with it is gone after it
 SELECT * FROM tenure.report_active('2025-05-01', '2025-07-31', environment => 'sandbox', as_of => '2025-12-31Z');
---= 2025-05-01|2025-05-31||0|0|0|0|0|0|0|0
---= 2025-06-01|2025-06-30||0|2|0|0|0|0|0|2
---= 2025-07-01|2025-07-31||2|0|2|0|2|0|0|0
+--= 2025-05-01|2025-05-31||0|0|0|0|0|0|0|0|0
+--= 2025-06-01|2025-06-30||0|2|0|0|0|0|0|0|2
+--= 2025-07-01|2025-07-31||2|0|0|2|0|2|0|0|0
 
 -- midnight, from the movements themselves
 SELECT * FROM tenure.report_active('2025-05-01', '2025-07-31', environment => 'sandbox', time_zone => 'Etc/UTC', as_of => '2025-12-31Z');
---= 2025-05-01|2025-05-31||0|0|0|0|0|0|0|0
---= 2025-06-01|2025-06-30||0|2|0|0|0|0|0|2
---= 2025-07-01|2025-07-31||2|0|2|0|2|0|0|0
+--= 2025-05-01|2025-05-31||0|0|0|0|0|0|0|0|0
+--= 2025-06-01|2025-06-30||0|2|0|0|0|0|0|0|2
+--= 2025-07-01|2025-07-31||2|0|0|2|0|2|0|0|0
 
 -- midnight, elsewhere: another month
 SELECT * FROM tenure.report_active('2025-05-01', '2025-07-31', environment => 'sandbox', time_zone => 'America/New_York', as_of => '2025-12-31Z');
---= 2025-05-01|2025-05-31||0|1|0|0|0|0|0|1
---= 2025-06-01|2025-06-30||1|1|1|0|1|0|0|1
---= 2025-07-01|2025-07-31||1|0|1|0|1|0|0|0
+--= 2025-05-01|2025-05-31||0|1|0|0|0|0|0|0|1
+--= 2025-06-01|2025-06-30||1|1|0|1|0|1|0|0|1
+--= 2025-07-01|2025-07-31||1|0|0|1|0|1|0|0|0
 
 -- midnight, one by one, here and elsewhere
 SELECT measure, from_day, original_transaction_id FROM tenure.report_active_item('2025-06-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z') UNION ALL SELECT 'there ' || measure, from_day, original_transaction_id FROM tenure.report_active_item('2025-06-01', '2025-06-30', environment => 'sandbox', time_zone => 'America/New_York', as_of => '2025-12-31Z') ORDER BY 1, 3;
@@ -460,12 +477,12 @@ SELECT (SELECT active FROM tenure.report_active('2025-06-01', '2025-06-01', envi
 --= 1|0|1|0
 
 -- facts known until a moment are not known at it
-SELECT t.at, (SELECT string_agg(product_id || charges, ',') FROM tenure.report_revenue('2025-09-01', '2025-09-30', environment => 'sandbox', by_product => true, known_at => t.at)) AS charges FROM (VALUES (timestamptz '2025-09-06 11:59:59.999Z'), ('2025-09-06 12:00Z')) AS t (at);
+SELECT t.at, (SELECT string_agg(segment || charges, ',') FROM tenure.report_revenue('2025-09-01', '2025-09-30', environment => 'sandbox', by => 'product', known_at => t.at)) AS charges FROM (VALUES (timestamptz '2025-09-06 11:59:59.999Z'), ('2025-09-06 12:00Z')) AS t (at);
 --= 2025-09-06T11:59:59.999+00:00|edgeold1
 --= 2025-09-06T12:00:00+00:00|edge1
 
 -- the hour between two midnights is of the day that both begin
-SELECT to_char(t.day, 'DD'), r.charges, (SELECT count(*) FROM tenure.report_revenue_item(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') WHERE measure = 'charges') AS items, (SELECT sum(paid) FROM tenure.report_refunds(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z')) AS paid, (SELECT count(*) FROM tenure.report_refunds_item(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') WHERE measure = 'refunded') AS refunded FROM (VALUES (date '2025-10-25'), ('2025-10-26'), ('2025-10-27')) AS t (day) LEFT JOIN LATERAL tenure.report_revenue(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') AS r ON true;
+SELECT to_char(t.day, 'DD'), r.charges, (SELECT count(*) FROM tenure.report_revenue_item(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') WHERE measure = 'charges') AS items, (SELECT sum(paid) FROM tenure.report_refunds(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z')) AS paid, (SELECT count(*) FROM tenure.report_refunds_item(t.day, t.day, 'day', environment => 'sandbox', date_of => 'charge', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') WHERE measure = 'refunds') AS refunded FROM (VALUES (date '2025-10-25'), ('2025-10-26'), ('2025-10-27')) AS t (day) LEFT JOIN LATERAL tenure.report_revenue(t.day, t.day, 'day', environment => 'sandbox', time_zone => 'Atlantic/Azores', as_of => '2025-12-31Z') AS r ON true;
 --= 25|1|1|1|0
 --= 26|2|2|2|1
 --= 27||0||0
@@ -509,7 +526,7 @@ SELECT cohort, period, to_day, cohort_size, retained FROM tenure.report_retentio
 --= 2025-06-01|1|2025-07-14|1|0
 
 -- refunds by the days of the time zone
-SELECT from_day, days_after, refunded, paid FROM tenure.report_refunds('2025-06-01', '2025-07-31', environment => 'sandbox', product => 'edgecoins', as_of => '2025-12-31Z') UNION ALL SELECT from_day, days_after, refunded, paid FROM tenure.report_refunds('2025-06-01', '2025-07-31', environment => 'sandbox', product => 'edgecoins', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
+SELECT from_day, days_after, refunds, paid FROM tenure.report_refunds('2025-06-01', '2025-07-31', environment => 'sandbox', product => 'edgecoins', date_of => 'charge', as_of => '2025-12-31Z') UNION ALL SELECT from_day, days_after, refunds, paid FROM tenure.report_refunds('2025-06-01', '2025-07-31', environment => 'sandbox', product => 'edgecoins', date_of => 'charge', time_zone => 'Europe/Berlin', as_of => '2025-12-31Z');
 --= 2025-06-01|031-060|1|1
 --= 2025-07-01|015-030|1|1
 
@@ -526,41 +543,40 @@ SELECT from_day, currency, opening_milliunits, new_milliunits, reactivated_milli
 -- churn by cause, as far as no other sample has it
 SELECT from_day, voluntary, involuntary, product_withdrawn, unknown, expired, resubscribed, churned FROM tenure.report_churn('2025-02-01', '2025-07-31', environment => 'sandbox', as_of => '2025-12-31Z');
 --= 2025-02-01|0|0|0|1|1|0|1
---= 2025-03-01|0|0|1|0|1|1|0
+--= 2025-03-01|0|0|1|0|1|1|1
 --= 2025-04-01|2|0|0|0|2|0|2
 --= 2025-05-01|0|0|0|0|0|0|0
 --= 2025-06-01|0|0|0|0|0|0|0
 --= 2025-07-01|1|1|0|0|2|0|2
 
 -- trials: one that is paid for after Apple tried for a while has expired until then
-SELECT t.at::date, r.started, r.converted, r.expired, r.trials, r.cohort_converted, r.cohort_expired FROM (VALUES (timestamptz '2025-12-07Z'), ('2025-12-15Z'), ('2025-12-31Z')) AS t (at) CROSS JOIN LATERAL tenure.report_trials('2025-12-01', '2025-12-31', environment => 'sandbox', as_of => t.at) AS r;
---= 2025-12-07|1|0|0|2|0|0
---= 2025-12-15|1|0|2|0|0|1
---= 2025-12-31|1|1|1|0|1|0
+SELECT t.at::date, r.started, r.recovered, r.converted, r.expired, r.trials, r.cohort_converted, r.cohort_expired FROM (VALUES (timestamptz '2025-12-07Z'), ('2025-12-15Z'), ('2025-12-31Z')) AS t (at) CROSS JOIN LATERAL tenure.report_trials('2025-12-01', '2025-12-31', environment => 'sandbox', as_of => t.at) AS r;
+--= 2025-12-07|1|0|0|0|2|0|0
+--= 2025-12-15|1|0|0|2|0|0|1
+--= 2025-12-31|1|1|1|2|0|1|0
 
 -- trials, each end of them, by its own day
-SELECT measure, at, cause, number FROM tenure.report_trials_item('2025-12-01', '2025-12-31', 'day', environment => 'sandbox', as_of => '2025-12-31Z') WHERE measure IN ('converted', 'expired', 'cohort_expired') AND original_transaction_id = 'e14' ORDER BY 1, 2;
+SELECT measure, at, cause, number FROM tenure.report_trials_item('2025-12-01', '2025-12-31', 'day', environment => 'sandbox', as_of => '2025-12-31Z') WHERE measure IN ('recovered', 'converted', 'expired', 'cohort_expired') AND original_transaction_id = 'e14' ORDER BY 1, 2;
 --= cohort_expired|2025-12-08T10:00:00+00:00|billing|1
---= cohort_expired|2025-12-20T10:00:00+00:00|billing|-1
+--= cohort_expired|2025-12-20T10:00:00+00:00|recovered|-1
 --= converted|2025-12-20T10:00:00+00:00|converted|1
 --= expired|2025-12-08T10:00:00+00:00|billing|1
---= expired|2025-12-20T10:00:00+00:00|billing|-1
+--= recovered|2025-12-20T10:00:00+00:00|recovered|1
 
 -- active and churn with trials, by the week
 SELECT a.from_day, a.opening, a.new, a.expired, a.resubscribed, a.active, c.active_at_start, c.voluntary, c.involuntary, c.expired AS churn_expired, c.churned, c.churn_rate FROM tenure.report_active('2025-12-01', '2025-12-21', 'week', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z') AS a JOIN tenure.report_churn('2025-12-01', '2025-12-21', 'week', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z') AS c USING (from_day);
 --= 2025-12-01|1|1|0|0|2|1|0|0|0|0|0.000000
 --= 2025-12-08|2|0|2|0|0|2|1|1|2|2|1.000000
---= 2025-12-15|0|0|-1|0|1|0|0|-1|-1|-1|
+--= 2025-12-15|0|0|0|1|1|0|0|0|0|0|
 
 -- churn with trials, one by one, and without them
 SELECT measure, original_transaction_id, cause, number FROM tenure.report_churn_item('2025-12-08', '2025-12-21', 'week', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z') UNION ALL SELECT 'without', original_transaction_id, cause, number FROM tenure.report_churn_item('2025-12-08', '2025-12-21', 'week', environment => 'sandbox', as_of => '2025-12-31Z') ORDER BY 1, 2, 4;
 --= active_at_start|e14||1
 --= active_at_start|e15||1
---= expired|e14|billing|-1
 --= expired|e14|billing|1
 --= expired|e15|voluntary|1
---= involuntary|e14|billing|-1
 --= involuntary|e14|billing|1
+--= resubscribed|e14|recovered|1
 --= voluntary|e15|voluntary|1
 
 -- reactivations: whom Apple was able to charge after all did not come back, though he was gone
@@ -603,7 +619,7 @@ SELECT string_agg(to_char(t.day, 'MM-DD') || ' ' || r.charges + r.trials, ', ' O
 --= 01-05 1, 01-10 1, 01-15 1, 01-20 1, 01-22 1, 01-28 1, 02-05 1, 02-10 1, 02-20 1, 02-22 1, 02-27 1, 02-28 1, 03-05 0, 03-06 1, 03-08 0, 03-10 1, 03-20 1, 03-22 1, 03-25 1, 04-02 1, 04-09 1, 04-12 1, 04-14 1, 04-15 1
 
 -- what a trial does is counted where trials are included
-SELECT (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z')), (SELECT count(*) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT sum(refunded) || ' of ' || sum(paid) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z'));
+SELECT (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT switched_off FROM tenure.report_reactivations('2025-06-01', '2025-06-30', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z')), (SELECT count(*) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', as_of => '2025-12-31Z')), (SELECT sum(refunds) || ' of ' || sum(paid) FROM tenure.report_refunds('2025-08-01', '2025-08-31', environment => 'sandbox', include_trials => true, as_of => '2025-12-31Z'));
 --= 0|1|0|1 of 1
 
 -- trouble that begins on the day of the moment has begun from its moment on
@@ -615,3 +631,109 @@ SELECT (SELECT sum(entered) FROM tenure.report_billing_issues('2025-05-31', '202
 -- renewals due within days of 24 hours, whatever the session's own time zone is
 SELECT r.day, r.original_transaction_id, r.number, r.amount_milliunits FROM (SELECT set_config('TimeZone', 'Europe/Berlin', true) AS name OFFSET 0) AS z CROSS JOIN LATERAL tenure.report_renewals_due_item(20, environment => 'sandbox', as_of => '2026-03-25 12:00Z'::timestamptz + length(z.name) * interval '0') AS r;
 --= 2026-04-14|e9|1|900
+
+-- active by what began it: the offer of the first charge of a paid time
+SELECT segment, from_day, opening, new, resubscribed, churned, active FROM tenure.report_active('2026-02-01', '2026-04-30', by => 'offer_type', as_of => '2026-04-15 12:00Z');
+--= introductory|2026-02-01|0|1|0|0|1
+--= |2026-02-01|4|0|0|0|4
+--= introductory|2026-03-01|1|0|0|1|0
+--= |2026-03-01|4|0|0|1|3
+--= introductory|2026-04-01|0|0|0|0|0
+--= |2026-04-01|3|0|1|1|3
+
+-- active by the storefront, with trials, of which some have none
+SELECT segment, from_day, opening, new, resubscribed, churned, active FROM tenure.report_active('2026-03-01', '2026-04-30', by => 'storefront', include_trials => true, as_of => '2026-04-15 12:00Z');
+--= DEU|2026-03-01|4|0|0|1|3
+--= USA|2026-03-01|1|0|0|1|0
+--= |2026-03-01|0|0|0|0|0
+--= DEU|2026-04-01|3|0|0|1|2
+--= USA|2026-04-01|0|0|1|0|1
+--= |2026-04-01|0|1|0|0|1
+
+-- active by the type of period, which the sums have, as from the movements
+SELECT a.segment, a.from_day, a.opening, a.new, a.churned, a.active, m.active = a.active AS same FROM tenure.report_active('2026-02-01', '2026-03-31', by => 'period_type', as_of => '2026-04-15 12:00Z') AS a JOIN tenure.report_active('2026-02-01', '2026-03-31', by => 'period_type', time_zone => 'Etc/UTC', as_of => '2026-04-15 12:00Z') AS m USING (from_day, segment);
+--= intro|2026-02-01|0|1|0|1|true
+--= normal|2026-02-01|4|0|0|4|true
+--= intro|2026-03-01|1|0|1|0|true
+--= normal|2026-03-01|4|0|1|3|true
+
+-- mrr by the storefront: who moves stays in the one with which the paid time began
+SELECT segment, from_day, currency, opening_milliunits, new_milliunits, contraction_milliunits, churned_milliunits, currency_changed_milliunits, mrr_milliunits FROM tenure.report_mrr('2026-03-01', '2026-03-31', by => 'storefront', as_of => '2026-04-15 12:00Z');
+--= DEU|2026-03-01|EUR|40960|0|-5991|-9990|-9990|14989
+--= DEU|2026-03-01|USD|0|0|0|0|10490|10490
+--= USA|2026-03-01|USD|3960|0|0|-7960|0|0
+
+-- revenue by the storefront of the charge
+SELECT segment, from_day, currency, charges, charged_milliunits, refunds, refunded_milliunits FROM tenure.report_revenue('2026-03-01', '2026-04-30', by => 'storefront', as_of => '2026-04-15 12:00Z');
+--= DEU|2026-03-01|EUR|3|80970|1|-10990
+--= USA|2026-03-01|USD|2|12480|1|-1990
+--= USA|2026-04-01|USD|2|3980|0|0
+--= |2026-04-01|EUR|1|5000|1|-5000
+--= |2026-04-01||1|0|0|0
+
+-- churn, trials, reactivations, refunds and billing issues by segments
+SELECT 'churn', segment, churned::text FROM tenure.report_churn('2026-03-01', '2026-03-31', by => 'offer_type', as_of => '2026-04-15 12:00Z') UNION ALL SELECT 'trials', segment, started::text FROM tenure.report_trials('2026-01-01', '2026-01-31', by => 'storefront', as_of => '2026-04-15 12:00Z') UNION ALL SELECT 'reactivations', segment, switched_off::text FROM tenure.report_reactivations('2026-03-01', '2026-03-31', by => 'storefront', as_of => '2026-04-15 12:00Z') UNION ALL SELECT 'refunds', segment, refunds || ' of ' || paid FROM tenure.report_refunds('2026-03-01', '2026-03-31', by => 'storefront', as_of => '2026-04-15 12:00Z') UNION ALL SELECT 'billing issues', segment, in_billing_retry::text FROM tenure.report_billing_issues('2026-03-01', '2026-03-31', by => 'storefront', as_of => '2026-04-15 12:00Z');
+--= churn|introductory|1
+--= churn||1
+--= trials|DEU|1
+--= trials||1
+--= reactivations|DEU|1
+--= refunds|DEU|1 of 3
+--= refunds|USA|1 of 2
+--= billing issues|DEU|1
+
+-- revenue: a refund gives back the commission of the day of its charge
+SELECT from_day, currency, net_by_refund_milliunits, proceeds_milliunits FROM tenure.report_revenue('2026-01-01', '2026-04-30', as_of => '2026-04-15 12:00Z');
+--= 2026-01-01|EUR|39960|27972
+--= 2026-02-01|EUR|43460|30422
+--= 2026-02-01|USD|990|792
+--= 2026-03-01|EUR|69980|61132
+--= 2026-03-01|USD|10490|8917
+--= 2026-04-01|EUR|0|0
+--= 2026-04-01|USD|3980|3582
+--= 2026-04-01||0|0
+
+-- a commission holds from its day on, and one of a product goes before that of all
+SELECT string_agg(tenure.commission_on(p, d)::text, ' ' ORDER BY p, d), tenure.commission_on('month', '2026-04-01', '2026-01-01Z') FROM unnest(ARRAY['2025-12-31', '2026-02-28', '2026-03-01', '2026-04-01']::date[]) AS day (d), unnest(ARRAY['month', 'week']) AS product (p);
+--= 30 30 15 15 30 20 20 10|30
+
+-- lifetime value
+SELECT * FROM tenure.report_lifetime_value('2026-01-01', '2026-02-28', as_of => '2026-04-15 12:00Z');
+--= 2026-01-01|0|2026-01-31||EUR|4|39960|27972|9990|9990
+--= 2026-01-01|0|2026-01-31||USD|0|0|0||
+--= 2026-01-01|1|2026-02-28||EUR|4|40960|28672|10240|20230
+--= 2026-01-01|1|2026-02-28||USD|0|0|0||
+--= 2026-01-01|2|2026-03-31||EUR|4|69980|61132|17495|37725
+--= 2026-01-01|2|2026-03-31||USD|0|10490|8917||
+--= 2026-01-01|3|2026-04-15||EUR|4|0|0|0|37725
+--= 2026-01-01|3|2026-04-15||USD|0|0|0||
+--= 2026-02-01|0|2026-02-28||USD|1|990|792|990|990
+--= 2026-02-01|1|2026-03-31||USD|1|0|0|0|990
+--= 2026-02-01|2|2026-04-15||USD|1|3980|3582|3980|4970
+
+-- lifetime value in euros, by the storefront in which it began
+SELECT cohort, period, segment, currency, cohort_size, revenue_milliunits, arpu_milliunits, ltv_milliunits FROM tenure.report_lifetime_value('2026-01-01', '2026-02-28', by => 'storefront', reporting_currency => 'EUR', as_of => '2026-04-15 12:00Z');
+--= 2026-01-01|0|DEU|EUR|4|39960|9990|9990
+--= 2026-01-01|1|DEU|EUR|4|40960|10240|20230
+--= 2026-01-01|2|DEU|EUR|4|79421|19855|40085
+--= 2026-01-01|3|DEU|EUR|4|0|0|40085
+--= 2026-02-01|0|USA|EUR|1|891|891|891
+--= 2026-02-01|1|USA|EUR|1|0|0|891
+--= 2026-02-01|2|USA|EUR|1|3781|3781|4672
+
+-- lifetime value of a product, as known then
+SELECT cohort, period, to_day, currency, cohort_size, revenue_milliunits, ltv_milliunits FROM tenure.report_lifetime_value('2026-01-01', '2026-03-31', product => 'week', known_at => '2026-03-12Z');
+--= 2026-02-01|0|2026-02-28|USD|1|990|990
+--= 2026-02-01|1|2026-03-12|USD|1|0|990
+
+-- lifetime value, one by one
+SELECT measure, cohort, product_id, charged_product_id, transaction_id, currency, amount_milliunits, account_id FROM tenure.report_lifetime_value_item('2026-01-01', '2026-01-31', period => 2, as_of => '2026-04-15 12:00Z') ORDER BY 1, 5;
+--= cohort_size|2026-01-01|month|month|t11|EUR|0|a
+--= cohort_size|2026-01-01|month|month|t22|EUR|0|b
+--= cohort_size|2026-01-01|month|month|t41|EUR|0|c
+--= cohort_size|2026-01-01|month|month|t81|EUR|0|c
+--= revenue|2026-01-01|month|month|t13|EUR|9990|a
+--= revenue|2026-01-01|month|month|t23|EUR|-10990|b
+--= revenue|2026-01-01|month|month|t24|EUR|10990|b
+--= revenue|2026-01-01|month|year|t25|EUR|59990|b
+--= revenue|2026-01-01|month|month|t83|USD|10490|c

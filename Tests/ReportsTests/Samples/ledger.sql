@@ -102,13 +102,15 @@ INSERT INTO reported VALUES
 ('s5', 'charged', '2026-04-02 10:00Z', 't53', 'week', '', NULL, 1, 'normal', 'USD', 1990, 'app_store', 0, 'b', '2026-04-02 11:00Z', 'infinity'),
 ('s5', 'charged', '2026-04-09 10:00Z', 't54', 'week', '', NULL, 1, 'normal', 'USD', 1990, 'app_store', 0, 'b', '2026-04-09 11:00Z', 'infinity'),
 ('s5', 'started', '2026-02-27 10:00Z', 't51', 'week', '', '2026-02-27 10:00Z', 1, 'intro', 'USD', 0, 'app_store', 47520, 'a', '2026-02-27 11:00Z', 'infinity'),
-('s5', 'repriced', '2026-03-06 10:00Z', 't52', 'week', '', '2026-02-27 10:00Z', 0, 'normal', 'USD', 0, 'app_store', 48000, 'a', '2026-03-06 11:00Z', 'infinity'),
-('s5', 'ended', '2026-03-08 10:00Z', 't52', 'week', 'refunded', '2026-02-27 10:00Z', -1, 'normal', 'USD', 0, 'app_store', -95520, 'a', '2026-03-08 11:00Z', 'infinity'),
+('s5', 'repriced', '2026-03-06 10:00Z', 't52', 'week', '', '2026-02-27 10:00Z', 0, 'intro', 'USD', 0, 'app_store', 48000, 'a', '2026-03-06 11:00Z', 'infinity'),
+('s5', 'ended', '2026-03-08 10:00Z', 't52', 'week', 'refunded', '2026-02-27 10:00Z', -1, 'intro', 'USD', 0, 'app_store', -95520, 'a', '2026-03-08 11:00Z', 'infinity'),
 ('s5', 'resumed', '2026-04-02 10:00Z', 't53', 'week', '', '2026-02-27 10:00Z', 1, 'normal', 'USD', 0, 'app_store', 95520, 'b', '2026-04-02 11:00Z', 'infinity'),
 ('s5', 'ended', '2026-04-16 10:00Z', 't54', 'week', 'unknown', '2026-02-27 10:00Z', -1, 'normal', 'USD', 0, 'app_store', -95520, 'b', '2026-04-09 11:00Z', 'infinity'),
 ('s5', 'auto_renew_off', '2026-04-03 10:00Z', 't53', 'week', '', NULL, 1, 'normal', NULL, 0, NULL, 0, 'b', '2026-04-03 11:00Z', 'infinity'),
 ('s5', 'auto_renew_on', '2026-04-04 10:00Z', 't53', 'week', '', NULL, 1, 'normal', NULL, 0, NULL, 0, 'b', '2026-04-04 11:00Z', 'infinity'),
 ('s5', 'state', '2026-02-27 10:00Z', 't51', 'week', 'active_renewing', NULL, 1, 'intro', NULL, 0, NULL, 0, 'a', '2026-02-27 11:00Z', 'infinity'),
+('s5', 'state', '2026-03-06 10:00Z', 't51', 'week', 'active_renewing', NULL, -1, 'intro', NULL, 0, NULL, 0, 'a', '2026-03-06 11:00Z', 'infinity'),
+('s5', 'state', '2026-03-06 10:00Z', 't52', 'week', 'active_renewing', NULL, 1, 'normal', NULL, 0, NULL, 0, 'a', '2026-03-06 11:00Z', 'infinity'),
 ('s5', 'state', '2026-03-08 10:00Z', 't52', 'week', 'active_renewing', NULL, -1, 'normal', NULL, 0, NULL, 0, 'a', '2026-03-08 11:00Z', 'infinity'),
 ('s5', 'state', '2026-03-08 10:00Z', 't52', 'week', 'revoked', NULL, 1, 'normal', NULL, 0, NULL, 0, 'a', '2026-03-08 11:00Z', 'infinity'),
 ('s5', 'state', '2026-04-02 10:00Z', 't53', 'week', 'revoked', NULL, -1, 'normal', NULL, 0, NULL, 0, 'b', '2026-04-02 11:00Z', 'infinity'),
@@ -235,7 +237,7 @@ FROM (VALUES
     -- e14: a trial after which Apple tries to charge for twelve days; e15: one that is cancelled.
     ('e14', 'trial_started', '2025-12-01 10:00Z', 'edge', '', '2025-12-01 10:00Z', 1, 'trial', NULL, 0, 0, '2025-12-01 10:00Z', 'infinity'),
     ('e14', 'trial_ended', '2025-12-08 10:00Z', 'edge', 'billing', '2025-12-01 10:00Z', -1, 'trial', NULL, 0, 0, '2025-12-08 10:00Z', 'infinity'),
-    ('e14', 'trial_ended', '2025-12-20 10:00Z', 'edge', 'billing', '2025-12-01 10:00Z', 1, 'trial', NULL, 0, 0, '2025-12-20 10:00Z', 'infinity'),
+    ('e14', 'trial_ended', '2025-12-20 10:00Z', 'edge', 'recovered', '2025-12-01 10:00Z', 1, 'trial', NULL, 0, 0, '2025-12-20 10:00Z', 'infinity'),
     ('e14', 'trial_ended', '2025-12-20 10:00Z', 'edge', 'converted', '2025-12-01 10:00Z', -1, 'trial', NULL, 0, 0, '2025-12-20 10:00Z', 'infinity'),
     ('e14', 'started', '2025-12-20 10:00Z', 'edge', '', '2025-12-20 10:00Z', 1, 'normal', 'EUR', 0, 1200, '2025-12-20 10:00Z', 'infinity'),
     ('e14', 'ended', '2025-12-25 10:00Z', 'edge', 'voluntary', '2025-12-20 10:00Z', -1, 'normal', 'EUR', 0, -1200, '2025-12-25 10:00Z', 'infinity'),
@@ -250,6 +252,13 @@ FROM (VALUES
     ('e16', 'ended', '2025-11-29 10:00Z', 'edge', 'refunded', '2025-11-02 10:00Z', -1, 'normal', 'EUR', 0, -1200, '2025-11-29 10:00Z', 'infinity')
 ) AS edge (line, kind, at, product, cause, origin_at, number, period_type, currency, amount, mrr,
     known_from, known_until);
+
+-- Offers and storefronts, of which receipts had none for s3 and s9; s8 moves to America.
+UPDATE movement SET offer_type = 'introductory' WHERE period_type IN ('intro', 'trial');
+UPDATE movement SET storefront = CASE
+    WHEN original_transaction_id = 's5' OR kind = 'charged' AND transaction_id = 't83' THEN 'USA'
+    ELSE 'DEU' END
+WHERE original_transaction_id IN ('s1', 's2', 's4', 's5', 's8');
 
 -- The sums by day, some of them rolled up.
 WITH delta AS (
@@ -294,6 +303,10 @@ INSERT INTO exchange_rate VALUES ('EUR', 'USD', '2026-01-01', 0.9), ('EUR', 'USD
 INSERT INTO exchange_rate VALUES ('GBP', 'EUR', '2025-01-01', 2), ('GBP', 'EUR', '2025-02-15', 4),
     ('GBP', 'EUR', '2025-03-10', 5), ('GBP', 'EUR', '2026-03-15', 6), ('GBP', 'USD', '2025-01-01', 1),
     ('GBP', 'USD', '2025-02-15', 3), ('GBP', 'USD', '2025-03-10', 3.5), ('GBP', 'USD', '2026-03-15', 3.75);
+
+-- Apple's commission: 15 percent of everything from March on, 20 of the weekly product before.
+INSERT INTO commission VALUES ('', '2026-03-01', 15), ('week', '2026-01-01', 20),
+    ('week', '2026-04-01', 10);
 
 -- Grants: one that ended, one that never ends, one that was taken back before its end, one
 -- provisional, which is no grant.

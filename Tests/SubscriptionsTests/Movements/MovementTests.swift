@@ -3,6 +3,44 @@ import Testing
 
 /// The movements in a subscription's life, each case worked out by hand.
 struct MovementTests {
+  @Test func `a paid time stays in the segments of its first charge, and money in its own`() {
+    func reported(_ evidence: Evidence, _ storefront: String, _ offer: OfferType?) -> Evidence {
+      guard case .transaction(var record) = evidence else { return evidence }
+      (record.storefront, record.offerType) = (storefront, offer)
+      return .transaction(record)
+    }
+    let story = MovementStory(
+      "",
+      [
+        reported(charged("1", 0, 30, as: .intro), "DEU", .introductory),
+        reported(charged("2", 30, 60, .monthly, 12000), "USA", nil),
+        // After a lapse.
+        reported(charged("3", 90, 120), "USA", nil),
+      ], [])
+    let movements = story.ledger.movements(in: .priced)
+    func segments(_ kinds: Movement.Kind...) -> [String] {
+      movements.filter { kinds.contains($0.kind) }.map {
+        let segment = [$0.periodType.rawValue, $0.offerType?.rawValue ?? "-", $0.storefront ?? "-"]
+        return "\($0.at.inDaysOfStory) \($0.kind) " + segment.joined(separator: " ")
+      }
+    }
+    #expect(
+      segments(.charged) == [
+        "0 charged intro introductory DEU", "30 charged normal - USA", "90 charged normal - USA",
+      ])
+    #expect(
+      segments(.started, .repriced, .ended, .resumed) == [
+        "0 started intro introductory DEU", "30 repriced intro introductory DEU",
+        "60 ended intro introductory DEU", "90 resumed normal - USA", "120 ended normal - USA",
+      ])
+    // Each state is left in the segments in which it was entered.
+    let stock = Dictionary(
+      grouping: movements.filter { $0.kind == .state },
+      by: { "\($0.cause) \($0.periodType) \($0.storefront ?? "-")" }
+    ).mapValues { $0.reduce(0) { $0 + $1.number } }.filter { $0.value != 0 }
+    #expect(stock == ["expired normal USA": 1])
+  }
+
   @Test("What happened, and is expected", arguments: MovementStory.all)
   func movements(story: MovementStory) {
     #expect(story.ledger.movements(in: story.catalogue).map(\.words) == story.movements)
@@ -236,7 +274,7 @@ extension MovementStory {
         "20 -in_billing_retry monthly", "20 trial_ended monthly converted since 0",
         "20 billing_recovered monthly since 7",
         "20 charged 2 EUR 10000", "20 started monthly EUR 10000 since 20",
-        "20 +active_renewing monthly", "20 taken back trial_ended monthly billing since 0",
+        "20 +active_renewing monthly", "20 taken back trial_ended monthly recovered since 0",
         "50 ended monthly unknown EUR -10000 since 20",
         "50 -active_renewing monthly", "50 +expired monthly",
       ]),

@@ -123,7 +123,7 @@ extension Movement {
 }
 
 extension Timestamp {
-  fileprivate var inDaysOfStory: String {
+  var inDaysOfStory: String {
     let milliseconds = (self - day(0)).inMilliseconds
     let (days, rest) = milliseconds.quotientAndRemainder(dividingBy: 86_400_000)
     return rest == 0 ? "\(days)" : "\(days)+\(rest / 1000)s"

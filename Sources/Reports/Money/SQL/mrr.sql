@@ -19,8 +19,9 @@ CREATE OR REPLACE FUNCTION mrr_change_item(
     known_at timestamptz, moment timestamptz)
 RETURNS TABLE (
     measure text, kind text, cause text, at timestamptz, day date, origin_at timestamptz,
-    original_transaction_id text, transaction_id text, product_id text, currency text,
-    price_source text, mrr_twelfths bigint, account_key uuid)
+    original_transaction_id text, transaction_id text, product_id text, storefront text,
+    offer_type text, period_type text, currency text, price_source text, mrr_twelfths bigint,
+    account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT CASE WHEN min(i.currency) OVER change <> max(i.currency) OVER change
@@ -28,7 +29,8 @@ BEGIN ATOMIC
             WHEN sum(i.mrr_twelfths) OVER change > 0 THEN 'expansion'
             ELSE 'contraction' END,
         i.kind, i.cause, i.at, i.day, i.origin_at, i.original_transaction_id, i.transaction_id,
-        i.product_id, i.currency, i.price_source, i.mrr_twelfths, i.account_key
+        i.product_id, i.storefront, i.offer_type, i.period_type, i.currency, i.price_source,
+        i.mrr_twelfths, i.account_key
     FROM movement_item(ARRAY['changed_from', 'changed_to'], 'at', from_day, to_day, time_zone, NULL,
         environment, include_family_shared, known_at, moment) AS i
     WINDOW change AS (PARTITION BY i.original_transaction_id, i.at);
@@ -37,11 +39,11 @@ END;
 CREATE OR REPLACE FUNCTION report_mrr(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by_product boolean DEFAULT false,
+    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
     reporting_currency text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, to_day date, product_id text, currency text, opening_milliunits bigint,
+    from_day date, to_day date, segment text, currency text, opening_milliunits bigint,
     new_milliunits bigint, reactivated_milliunits bigint, expansion_milliunits bigint,
     contraction_milliunits bigint, churned_milliunits bigint, currency_changed_milliunits bigint,
     exchange_milliunits bigint, mrr_milliunits bigint, from_catalogue_milliunits bigint,
@@ -53,7 +55,7 @@ BEGIN ATOMIC
     ),
     flow AS (
         SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
-            c.product_id, c.currency,
+            c.segment, c.currency,
             sum(c.twelfths) AS twelfths,
             sum(c.twelfths) FILTER (WHERE c.price_source = 'catalogue') AS from_catalogue,
             sum(c.twelfths) FILTER (WHERE c.measure = 'new') AS new,
@@ -63,31 +65,33 @@ BEGIN ATOMIC
             sum(c.twelfths) FILTER (WHERE c.measure = 'churned') AS churned,
             sum(c.twelfths) FILTER (WHERE c.measure = 'currency_changed') AS currency_changed
         FROM (
-            SELECT s.day, CASE WHEN by_product THEN s.product_id END AS product_id, s.currency,
+            SELECT s.day, s.segment, s.currency,
                 s.price_source, s.measure, s.mrr_twelfths AS twelfths
             FROM (
-                SELECT *, mrr_measure(m.kind, m.cause, by_product OR product IS NOT NULL) AS measure
+                SELECT *, mrr_measure(m.kind, m.cause,
+                        by IS NOT DISTINCT FROM 'product' OR product IS NOT NULL) AS measure
                 FROM shown
                 CROSS JOIN LATERAL movement_sum(
                     ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced'],
                     'at', NULL, shown.last_day, time_zone, product, environment,
-                    include_family_shared, known_at, least(as_of, known_at)) AS m
+                    include_family_shared, known_at, least(as_of, known_at), by) AS m
             ) AS s
             WHERE NOT (s.measure = 'changed' AND s.day >= s.first_day)
             UNION ALL
-            SELECT i.day, NULL, i.currency, i.price_source, i.measure, i.mrr_twelfths
+            SELECT i.day, segment_of(by, NULL, i.storefront, i.offer_type, i.period_type),
+                i.currency, i.price_source, i.measure, i.mrr_twelfths
             FROM shown
             CROSS JOIN LATERAL mrr_change_item(shown.first_day,
                 shown.last_day, time_zone, environment, include_family_shared,
                 known_at, least(as_of, known_at)) AS i
-            WHERE NOT by_product AND product IS NULL
+            WHERE by IS DISTINCT FROM 'product' AND product IS NULL
         ) AS c
         CROSS JOIN shown
         WHERE c.currency IS NOT NULL
         GROUP BY 1, 2, 3
     ),
     stock AS (
-        SELECT span.from_day, span.to_day, p.product_id, p.currency,
+        SELECT span.from_day, span.to_day, p.segment, p.currency,
             coalesce(f.twelfths, 0) AS twelfths, coalesce(f.new, 0) AS new,
             coalesce(f.reactivated, 0) AS reactivated, coalesce(f.expansion, 0) AS expansion,
             coalesce(f.contraction, 0) AS contraction, coalesce(f.churned, 0) AS churned,
@@ -96,14 +100,14 @@ BEGIN ATOMIC
             coalesce(o.from_catalogue, 0) + sum(coalesce(f.from_catalogue, 0)) OVER days
                 AS from_catalogue
         FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
-        CROSS JOIN (SELECT DISTINCT flow.product_id, flow.currency FROM flow) AS p
+        CROSS JOIN (SELECT DISTINCT flow.segment, flow.currency FROM flow) AS p
         LEFT JOIN flow AS f ON f.from_day = span.from_day AND f.currency = p.currency
-            AND f.product_id IS NOT DISTINCT FROM p.product_id
+            AND f.segment IS NOT DISTINCT FROM p.segment
         LEFT JOIN flow AS o ON o.from_day IS NULL AND o.currency = p.currency
-            AND o.product_id IS NOT DISTINCT FROM p.product_id
-        WINDOW days AS (PARTITION BY p.product_id, p.currency ORDER BY span.from_day)
+            AND o.segment IS NOT DISTINCT FROM p.segment
+        WINDOW days AS (PARTITION BY p.segment, p.currency ORDER BY span.from_day)
     )
-    SELECT s.from_day, s.to_day, s.product_id, r.currency,
+    SELECT s.from_day, s.to_day, s.segment, r.currency,
         round(sum((s.mrr - s.twelfths) * r.before) / 12)::bigint,
         round(sum(s.new * r.after) / 12)::bigint, round(sum(s.reactivated * r.after) / 12)::bigint,
         round(sum(s.expansion * r.after) / 12)::bigint,
@@ -127,21 +131,23 @@ BEGIN ATOMIC
     -- Rows without revenue and without movements are left out.
     WHERE s.mrr <> 0 OR s.twelfths <> 0 OR s.new <> 0 OR s.reactivated <> 0 OR s.expansion <> 0
         OR s.contraction <> 0 OR s.churned <> 0 OR s.currency_changed <> 0
-    GROUP BY s.from_day, s.to_day, s.product_id, r.currency
-    ORDER BY s.from_day, s.product_id, r.currency;
+    GROUP BY s.from_day, s.to_day, s.segment, r.currency
+    ORDER BY s.from_day, s.segment, r.currency;
 END;
 COMMENT ON FUNCTION report_mrr IS
     'Monthly recurring revenue: the normalised prices of active paid subscriptions at the end of '
-    'each day, week or month (mrr), and how it came from that at its start (opening). Normalised '
-    'to a month: the price of a day x30, of a week x4, of 2 weeks x2, of a month x1, of 2 months '
-    'x1/2, of 3 months x1/3, of 6 months x1/6, of a year x1/12. Active as in report_active. The '
-    'price is that of the charge, frozen; if Apple gave none the catalogue''s of that date, which '
-    'is the part from_catalogue; without either 0. mrr = opening + new + reactivated + expansion + '
+    'each day, week or month (mrr), and how it came from that at its start (opening). Normalised to '
+    'a month: the price of a day x30, of a week x4, of 2 weeks x2, of a month x1, of 2 months x1/2, '
+    'of 3 months x1/3, of 6 months x1/6, of a year x1/12. Active as in report_active. The price is '
+    'that of the charge, frozen; if Apple gave none the catalogue''s of that date, which is the '
+    'part from_catalogue; without either 0. mrr = opening + new + reactivated + expansion + '
     'contraction + churned + currency_changed + exchange. new: paid for the first time; '
-    'reactivated: paid again after a lapse; expansion and contraction (negative): a higher or '
-    'lower price or another product; churned (negative): ended; currency_changed: changed to or '
-    'from another currency. With product or by_product a change of product is a contraction of one '
-    'product and an expansion of the other. Never summed across currencies, unless '
+    'reactivated: paid again after a lapse; expansion and contraction (negative): a higher or lower '
+    'price or another product; churned (negative): ended; currency_changed: changed to or from '
+    'another currency. by splits the rows by product, storefront, offer_type or period_type '
+    '(segment; null: not reported): the product of the time, the others of the charge with which '
+    'the paid time began. With product or by => ''product'' a change of product is a contraction of '
+    'one product and an expansion of the other. Never summed across currencies, unless '
     'reporting_currency is given: currencies with a rate in exchange_rate, for the last day of the '
     'row and for the day before its first, are then converted and summed up: the opening at the '
     'rate of the day before, all else at that of the last day, and the difference is exchange; '
@@ -152,10 +158,11 @@ COMMENT ON FUNCTION report_mrr IS
 CREATE OR REPLACE FUNCTION report_mrr_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by_product boolean DEFAULT false,
+    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    measure text, from_day date, product_id text, original_transaction_id text, transaction_id text,
+    measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text,
     at timestamptz, origin_at timestamptz, kind text, currency text, price_source text,
     mrr_twelfths bigint, account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -163,11 +170,14 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
-    SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
+    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
+        c.original_transaction_id, c.transaction_id, c.at,
         c.origin_at, c.kind, c.currency, c.price_source, c.mrr_twelfths, a.account_id
     FROM (
-        SELECT mrr_measure(i.kind, i.cause, by_product OR product IS NOT NULL) AS measure,
-            calendar_bucket_start(i.day, span.first_day, bucket) AS from_day, i.product_id,
+        SELECT mrr_measure(i.kind, i.cause,
+                by IS NOT DISTINCT FROM 'product' OR product IS NOT NULL) AS measure,
+            calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
+            i.product_id, i.storefront, i.offer_type, i.period_type,
             i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.kind, i.currency,
             i.price_source, i.mrr_twelfths, i.account_key
         FROM span
@@ -175,17 +185,20 @@ BEGIN ATOMIC
             ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced'], 'at',
             span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
             known_at, least(as_of, known_at)) AS i
-        WHERE mrr_measure(i.kind, i.cause, by_product OR product IS NOT NULL) <> 'changed'
+        WHERE mrr_measure(i.kind, i.cause,
+            by IS NOT DISTINCT FROM 'product' OR product IS NOT NULL) <> 'changed'
         UNION ALL
-        SELECT i.measure, calendar_bucket_start(i.day, span.first_day, bucket), i.product_id,
+        SELECT i.measure, calendar_bucket_start(i.day, span.first_day, bucket),
+            i.product_id, i.storefront, i.offer_type, i.period_type,
             i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.kind, i.currency,
             i.price_source, i.mrr_twelfths, i.account_key
         FROM span
         CROSS JOIN LATERAL mrr_change_item(span.first_day, span.last_day, time_zone, environment,
             include_family_shared, known_at, least(as_of, known_at)) AS i
-        WHERE NOT by_product AND product IS NULL
+        WHERE by IS DISTINCT FROM 'product' AND product IS NULL
         UNION ALL
-        SELECT 'mrr', span.last_row, s.product_id, s.original_transaction_id, s.transaction_id,
+        SELECT 'mrr', span.last_row, s.product_id, s.storefront, s.offer_type, s.period_type,
+            s.original_transaction_id, s.transaction_id,
             s.since, s.origin_at, NULL, s.currency, s.price_source, s.mrr_twelfths, s.account_key
         FROM span
         CROSS JOIN LATERAL movement_stock(

@@ -130,10 +130,10 @@ COMMENT ON FUNCTION report_orders_item IS
 CREATE OR REPLACE FUNCTION report_orders(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    by_product boolean DEFAULT false, known_at timestamptz DEFAULT NULL,
+    by text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, to_day date, product_id text, opened bigint, open bigint, expired bigint,
+    from_day date, to_day date, segment text, opened bigint, open bigint, expired bigint,
     paid bigint, refunded bigint, longest_wait_ms bigint, average_wait_ms bigint,
     paid_without_order bigint, not_delivered bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -142,7 +142,7 @@ BEGIN ATOMIC
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     flow AS (
-        SELECT c.from_day, CASE WHEN by_product THEN c.product_id END AS product_id,
+        SELECT c.from_day, CASE by WHEN 'product' THEN c.product_id END AS segment,
             sum(c.number) FILTER (WHERE c.measure = 'opened')::bigint AS opened,
             sum(c.number) FILTER (WHERE c.measure = 'open')::bigint AS open,
             sum(c.number) FILTER (WHERE c.measure = 'expired')::bigint AS expired,
@@ -172,14 +172,14 @@ BEGIN ATOMIC
             OR sum(c.number) FILTER (WHERE c.measure = 'paid_without_order') <> 0
             OR sum(c.number) FILTER (WHERE c.measure = 'not_delivered') <> 0
     )
-    SELECT span.from_day, span.to_day, p.product_id, coalesce(f.opened, 0), coalesce(f.open, 0),
+    SELECT span.from_day, span.to_day, p.segment, coalesce(f.opened, 0), coalesce(f.open, 0),
         coalesce(f.expired, 0), coalesce(f.paid, 0), coalesce(f.refunded, 0), f.longest_wait_ms,
         f.average_wait_ms::bigint, coalesce(f.paid_without_order, 0), coalesce(f.not_delivered, 0)
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
-    CROSS JOIN (SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product) AS p
+    CROSS JOIN (SELECT flow.segment FROM flow UNION SELECT NULL WHERE by IS NULL) AS p
     LEFT JOIN flow AS f ON f.from_day = span.from_day
-        AND f.product_id IS NOT DISTINCT FROM p.product_id
-    ORDER BY span.from_day, p.product_id;
+        AND f.segment IS NOT DISTINCT FROM p.segment
+    ORDER BY span.from_day, p.segment;
 END;
 COMMENT ON FUNCTION report_orders IS
     'Orders compared with payments; a trial pays its order, too, and family sharing is never '

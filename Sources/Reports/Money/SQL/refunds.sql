@@ -12,11 +12,11 @@ CREATE OR REPLACE FUNCTION report_refunds(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
-    by_product boolean DEFAULT true, known_at timestamptz DEFAULT NULL,
+    by text DEFAULT NULL, date_of text DEFAULT 'refund', known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, to_day date, product_id text, reason text, days_after text, currency text,
-    refunded bigint, refunded_milliunits bigint, from_catalogue_milliunits bigint, paid bigint,
+    from_day date, to_day date, segment text, reason text, days_after text, currency text,
+    refunds bigint, refunded_milliunits bigint, from_catalogue_milliunits bigint, paid bigint,
     refund_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
@@ -25,55 +25,69 @@ BEGIN ATOMIC
     ),
     paid AS (
         SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
-            CASE WHEN by_product THEN s.product_id END AS product_id, sum(s.number) AS number
+            s.segment, sum(s.number) AS number
         FROM shown
         CROSS JOIN LATERAL movement_sum(ARRAY['charged'], 'at', shown.first_day,
             shown.last_day, time_zone, product, environment,
-            include_family_shared, known_at, least(as_of, known_at)) AS s
+            include_family_shared, known_at, least(as_of, known_at), by) AS s
         WHERE include_trials OR s.period_type <> 'trial'
         GROUP BY 1, 2
     ),
     refund AS (
-        SELECT calendar_bucket_start(s.cohort, shown.first_day, bucket) AS from_day,
-            CASE WHEN by_product THEN s.product_id END AS product_id, s.cause AS reason,
+        SELECT calendar_bucket_start(CASE date_of WHEN 'charge' THEN s.cohort ELSE s.day END,
+                shown.first_day, bucket) AS from_day,
+            s.segment, s.cause AS reason,
             refund_delay(s.day - s.cohort) AS days_after, s.currency, -sum(s.number) AS number,
             sum(s.amount_milliunits) AS amount,
             sum(s.amount_milliunits) FILTER (WHERE s.price_source = 'catalogue') AS from_catalogue
         FROM shown
-        CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
-        WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
+        CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin',
+            CASE date_of WHEN 'charge' THEN NULL ELSE shown.first_day END,
+            CASE date_of WHEN 'charge' THEN NULL ELSE shown.last_day END, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at), by) AS s
+        WHERE CASE date_of WHEN 'charge' THEN s.cohort ELSE s.day END
+                BETWEEN shown.first_day AND shown.last_day
             AND (include_trials OR s.period_type <> 'trial')
         GROUP BY 1, 2, 3, 4, 5
         -- Refunds that were taken back are left out.
         HAVING sum(s.number) <> 0
     )
-    SELECT span.from_day, span.to_day, p.product_id, r.reason, r.days_after, r.currency,
+    SELECT span.from_day, span.to_day, c.segment, r.reason, r.days_after, r.currency,
         coalesce(r.number, 0)::bigint, coalesce(r.amount, 0)::bigint,
-        coalesce(r.from_catalogue, 0)::bigint, p.number::bigint,
+        coalesce(r.from_catalogue, 0)::bigint, coalesce(p.number, 0)::bigint,
         round(coalesce(r.number, 0) / nullif(p.number, 0), 6)
-    FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
-    JOIN paid AS p ON p.from_day = span.from_day
-    LEFT JOIN refund AS r ON r.from_day = p.from_day AND r.product_id IS NOT DISTINCT FROM p.product_id
+    FROM (
+        SELECT paid.from_day, paid.segment FROM paid
+        UNION SELECT refund.from_day, refund.segment FROM refund
+    ) AS c
+    JOIN calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+        ON span.from_day = c.from_day
+    LEFT JOIN paid AS p ON p.from_day = c.from_day AND p.segment IS NOT DISTINCT FROM c.segment
+    LEFT JOIN refund AS r ON r.from_day = c.from_day
+        AND r.segment IS NOT DISTINCT FROM c.segment
     WHERE p.number <> 0 OR r.number <> 0
-    ORDER BY span.from_day, p.product_id, r.reason, r.days_after, r.currency;
+    ORDER BY span.from_day, c.segment, r.reason, r.days_after, r.currency;
 END;
 COMMENT ON FUNCTION report_refunds IS
-    'Revoked charges by the date of the charge, revoked at any time up to as_of: by product, '
+    'Refunded charges by the date of the refund (as refunds and refunded of report_revenue) or, '
+    'with date_of => ''charge'', by the date of the charge, refunded at any time up to as_of: by '
     'Apple''s reason (empty: none given), days from the charge to the refund (days_after: classes '
     'of calendar days) and currency, with the money (negative; the part from_catalogue at the '
-    'catalogue''s price). paid: all charges of those days and of that product, in any currency; it '
-    'is repeated in each row, and a row without refunds has it alone. refund_rate = refunded / '
-    'paid, rounded to 6 digits; the rates of rows with the same paid add up. Upgrades are not '
-    'refunds. Trials and family sharing are left out of both, unless included.';
+    'catalogue''s price). paid: all charges of those days and of that segment, in any currency; it '
+    'is repeated in each row, and a row without refunds has it alone. refund_rate = refunds / paid, '
+    'rounded to 6 digits; the rates of rows with the same paid add up. by splits the rows by '
+    'product, storefront, offer_type or period_type of the charge (segment; null: not reported). '
+    'Upgrades are not refunds. Trials and family sharing are left out of both, unless included.';
 
 CREATE OR REPLACE FUNCTION report_refunds_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
-    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+    date_of text DEFAULT 'refund', known_at timestamptz DEFAULT NULL,
+    as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    measure text, from_day date, product_id text, reason text, days_after text,
+    measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, reason text, days_after text,
     original_transaction_id text, transaction_id text, charged_at timestamptz,
     refunded_at timestamptz, number bigint, currency text, amount_milliunits bigint,
     price_source text, account_id text)
@@ -82,13 +96,15 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
-    SELECT c.measure, c.from_day, c.product_id, c.reason, c.days_after, c.original_transaction_id,
-        c.transaction_id, c.charged_at, c.refunded_at, c.number, c.currency, c.amount_milliunits,
+    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
+        c.reason, c.days_after, c.original_transaction_id, c.transaction_id, c.charged_at, c.refunded_at, c.number, c.currency, c.amount_milliunits,
         c.price_source, a.account_id
     FROM (
-        SELECT 'refunded' AS measure,
-            calendar_bucket_start(i.cohort, span.first_day, bucket) AS from_day,
-            i.product_id, i.cause AS reason, refund_delay(i.day - i.cohort) AS days_after,
+        SELECT 'refunds' AS measure,
+            calendar_bucket_start(CASE date_of WHEN 'charge' THEN i.cohort ELSE i.day END,
+                span.first_day, bucket) AS from_day,
+            i.product_id, i.storefront, i.offer_type, i.period_type, i.cause AS reason,
+            refund_delay(i.day - i.cohort) AS days_after,
             i.original_transaction_id, i.transaction_id, i.origin_at AS charged_at,
             i.at AS refunded_at, -i.number AS number, i.currency, i.amount_milliunits,
             i.price_source, i.account_key
@@ -96,9 +112,11 @@ BEGIN ATOMIC
         CROSS JOIN LATERAL movement_item(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
             environment, include_family_shared, known_at, least(as_of, known_at)) AS i
         WHERE (include_trials OR i.period_type <> 'trial')
-            AND is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity')
+            AND is_within(CASE date_of WHEN 'charge' THEN i.origin_at ELSE i.at END,
+                span.first_day, span.last_day, time_zone, 'infinity')
         UNION ALL
-        SELECT 'paid', calendar_bucket_start(i.day, span.first_day, bucket), i.product_id, NULL, NULL,
+        SELECT 'paid', calendar_bucket_start(i.day, span.first_day, bucket),
+            i.product_id, i.storefront, i.offer_type, i.period_type, NULL, NULL,
             i.original_transaction_id, i.transaction_id, i.at, NULL, i.number, i.currency,
             i.amount_milliunits, i.price_source, i.account_key
         FROM span

@@ -1,34 +1,38 @@
 CREATE OR REPLACE FUNCTION report_revenue(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by_product boolean DEFAULT false,
+    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
     reporting_currency text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, to_day date, product_id text, currency text, charges bigint, offers bigint,
+    from_day date, to_day date, segment text, currency text, charges bigint, offers bigint,
     trials bigint, family_shared bigint, charged_milliunits bigint,
     from_catalogue_milliunits bigint, refunds bigint, refunded_milliunits bigint,
     refunds_of_charges bigint, refunded_of_charges_milliunits bigint,
-    net_by_charge_milliunits bigint, net_by_refund_milliunits bigint)
+    net_by_charge_milliunits bigint, net_by_refund_milliunits bigint, proceeds_milliunits bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH shown AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     counted AS (
-        SELECT s.day, s.product_id, s.currency, s.kind AS measure, s.period_type, s.ownership_type,
-            s.price_source, s.number, s.amount_milliunits AS amount
+        SELECT s.day, s.day AS charged_on, s.product_id, s.segment, s.currency, s.kind AS measure,
+            s.period_type, s.ownership_type, s.price_source, s.number,
+            s.amount_milliunits AS amount
         FROM shown
-        CROSS JOIN LATERAL movement_sum(ARRAY['charged', 'refunded'], 'at', shown.first_day,
+        CROSS JOIN LATERAL movement_sum(ARRAY['charged'], 'at', shown.first_day,
             shown.last_day, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS s
+            least(as_of, known_at), by) AS s
         UNION ALL
-        SELECT s.cohort, s.product_id, s.currency, 'of_charges', s.period_type, s.ownership_type,
-            s.price_source, s.number, s.amount_milliunits
+        SELECT CASE m.measure WHEN 'refunded' THEN s.day ELSE s.cohort END, s.cohort, s.product_id,
+            s.segment, s.currency, m.measure, s.period_type, s.ownership_type, s.price_source,
+            s.number, s.amount_milliunits
         FROM shown
         CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
-        WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
+            environment, include_family_shared, known_at, least(as_of, known_at), by) AS s
+        CROSS JOIN (VALUES ('refunded'), ('of_charges')) AS m (measure)
+        WHERE CASE m.measure WHEN 'refunded' THEN s.day ELSE s.cohort END
+            BETWEEN shown.first_day AND shown.last_day
     ),
     -- Once for each day, because a look-up takes longer than a sum.
     converted AS (
@@ -36,17 +40,22 @@ BEGIN ATOMIC
             exchange_rate_on(report_revenue.reporting_currency, d.currency, d.day, known_at) AS rate
         FROM (SELECT DISTINCT c.day, c.currency FROM counted AS c) AS d
         WHERE report_revenue.reporting_currency IS NOT NULL
+    ),
+    kept AS (
+        SELECT d.product_id, d.charged_on,
+            1 - commission_on(d.product_id, d.charged_on, known_at) / 100 AS share
+        FROM (SELECT DISTINCT c.product_id, c.charged_on FROM counted AS c) AS d
     )
-    SELECT r.from_day, span.to_day, r.product_id, r.currency, coalesce(r.charges, 0)::bigint,
+    SELECT r.from_day, span.to_day, r.segment, r.currency, coalesce(r.charges, 0)::bigint,
         coalesce(r.offers, 0)::bigint, coalesce(r.trials, 0)::bigint,
         coalesce(r.family_shared, 0)::bigint, round(r.charged)::bigint,
         coalesce(round(r.from_catalogue), 0)::bigint, coalesce(r.refunds, 0)::bigint,
         round(r.refunded)::bigint, coalesce(r.refunds_of_charges, 0)::bigint,
         round(r.refunded_of_charges)::bigint, round(r.charged + r.refunded_of_charges)::bigint,
-        round(r.charged + r.refunded)::bigint
+        round(r.charged + r.refunded)::bigint, round(r.proceeds)::bigint
     FROM (
         SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
-            CASE WHEN by_product THEN c.product_id END AS product_id,
+            c.segment,
             CASE WHEN x.rate IS NULL THEN c.currency ELSE report_revenue.reporting_currency END
                 AS currency,
             sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type <> 'trial'
@@ -67,15 +76,18 @@ BEGIN ATOMIC
             -sum(c.number) FILTER (WHERE c.measure = 'of_charges' AND c.period_type <> 'trial')
                 AS refunds_of_charges,
             coalesce(sum(c.amount * coalesce(x.rate, 1)) FILTER (WHERE c.measure = 'of_charges'), 0)
-                AS refunded_of_charges
+                AS refunded_of_charges,
+            coalesce(sum(c.amount * coalesce(x.rate, 1) * k.share)
+                FILTER (WHERE c.measure IN ('charged', 'refunded')), 0) AS proceeds
         FROM counted AS c
         CROSS JOIN shown
+        JOIN kept AS k ON k.product_id = c.product_id AND k.charged_on = c.charged_on
         LEFT JOIN converted AS x ON x.day = c.day AND x.currency = c.currency
         GROUP BY 1, 2, 3
     ) AS r
     JOIN calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
         ON span.from_day = r.from_day
-    ORDER BY r.from_day, r.product_id, r.currency;
+    ORDER BY r.from_day, r.segment, r.currency;
 END;
 COMMENT ON FUNCTION report_revenue IS
     'Charges by the date of the transaction (Apple does not report the settlement date), of '
@@ -87,12 +99,15 @@ COMMENT ON FUNCTION report_revenue IS
     'currency. Refunds both ways: refunds and refunded by the date of the refund, '
     'refunds_of_charges and refunded_of_charges those of this row''s charges, refunded at any time '
     'up to as_of; amounts are negative, and a revoked trial is not a refund. net_by_refund = '
-    'charged + refunded, net_by_charge = charged + refunded_of_charges. Upgrades are not refunds. '
-    'Never summed across currencies, unless reporting_currency is given: each currency with a rate '
-    'in exchange_rate is then converted at the rate of the day on which it counts, and summed up '
-    'exactly; others keep rows of their own. Rates are those known at known_at, or the first ones '
-    'if none was known yet. Amounts are milliunits, rounded last, half away from zero. by_product: '
-    'a row for each product.';
+    'charged + refunded, net_by_charge = charged + refunded_of_charges. proceeds: net_by_refund '
+    'less Apple''s commission, which is that of the product on the day of the charge (30 percent '
+    'unless the table commission has another) and which Apple gives back with a refund; taxes, '
+    'which Apple does not report, are not taken off. Upgrades are not refunds. Never summed across '
+    'currencies, unless reporting_currency is given: each currency with a rate in exchange_rate is '
+    'then converted at the rate of the day on which it counts, and summed up exactly; others keep '
+    'rows of their own. Rates are those known at known_at, or the first ones if none was known yet. '
+    'Amounts are milliunits, rounded last, half away from zero. by splits the rows by product, '
+    'storefront, offer_type or period_type of the charge (segment; null: not reported).';
 
 CREATE OR REPLACE FUNCTION report_revenue_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -100,8 +115,9 @@ CREATE OR REPLACE FUNCTION report_revenue_item(
     include_family_shared boolean DEFAULT false, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    measure text, from_day date, product_id text, original_transaction_id text, transaction_id text,
-    at timestamptz, origin_at timestamptz, cause text, period_type text, offer_id text,
+    measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text,
+    at timestamptz, origin_at timestamptz, cause text, offer_id text,
     ownership_type text, number bigint, currency text, amount_milliunits bigint, price_source text,
     account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -109,13 +125,15 @@ BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
-    SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
-        c.origin_at, c.cause, c.period_type, c.offer_id, c.ownership_type, c.number, c.currency,
+    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
+        c.original_transaction_id, c.transaction_id, c.at,
+        c.origin_at, c.cause, c.offer_id, c.ownership_type, c.number, c.currency,
         c.amount_milliunits, c.price_source, a.account_id
     FROM (
         SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
-            i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
-            i.period_type, i.offer_id, i.ownership_type, abs(i.number) AS number, i.currency,
+            i.product_id, i.storefront, i.offer_type, i.period_type,
+            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
+            i.offer_id, i.ownership_type, abs(i.number) AS number, i.currency,
             i.amount_milliunits, i.price_source, i.account_key
         FROM span
         CROSS JOIN LATERAL movement_item(ARRAY['charged', 'refunded'], 'at', span.first_day,
@@ -130,8 +148,9 @@ BEGIN ATOMIC
             ELSE ARRAY['charges'] END) AS m (measure)
         UNION ALL
         SELECT 'refunds_of_charges', calendar_bucket_start(i.cohort, span.first_day, bucket),
-            i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
-            i.period_type, i.offer_id, i.ownership_type, abs(i.number), i.currency,
+            i.product_id, i.storefront, i.offer_type, i.period_type,
+            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
+            i.offer_id, i.ownership_type, abs(i.number), i.currency,
             i.amount_milliunits, i.price_source, i.account_key
         FROM span
         CROSS JOIN LATERAL movement_item(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,

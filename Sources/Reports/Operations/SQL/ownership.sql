@@ -87,16 +87,16 @@ COMMENT ON FUNCTION report_ownership_item IS
 CREATE OR REPLACE FUNCTION report_ownership(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by_product boolean DEFAULT false,
+    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, to_day date, product_id text, measure text, rule text, number bigint)
+    from_day date, to_day date, segment text, measure text, rule text, number bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT span.from_day, span.to_day, i.product_id, i.measure, i.rule, i.number
+    SELECT span.from_day, span.to_day, i.segment, i.measure, i.rule, i.number
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     JOIN (
-        SELECT c.from_day, CASE WHEN by_product THEN c.product_id END AS product_id, c.measure,
+        SELECT c.from_day, CASE by WHEN 'product' THEN c.product_id END AS segment, c.measure,
             c.rule, sum(c.number)::bigint AS number
         FROM (
             SELECT s.measure, calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
@@ -114,7 +114,7 @@ BEGIN ATOMIC
         GROUP BY 1, 2, 3, 4
         HAVING sum(c.number) <> 0
     ) AS i ON i.from_day = span.from_day
-    ORDER BY span.from_day, i.product_id, i.measure, i.rule;
+    ORDER BY span.from_day, i.segment, i.measure, i.rule;
 END;
 COMMENT ON FUNCTION report_ownership IS
     'How charges found their owners, by the rule that decided. decided: charges by the date of the '

@@ -1,5 +1,13 @@
 -- Movements one by one and summed up, grants as movements, and exchange rates.
 
+-- The segment by which a report splits its rows; null: it splits none, or Apple did not report it.
+CREATE OR REPLACE FUNCTION segment_of(
+    by text, product_id text, storefront text, offer_type text, period_type text)
+RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE by WHEN 'product' THEN product_id WHEN 'storefront' THEN storefront
+    WHEN 'offer_type' THEN offer_type WHEN 'period_type' THEN period_type END;
+
 -- Movements of some kinds and days up to a moment, as known now or at known_at.
 CREATE OR REPLACE FUNCTION movement_item(
     kinds text[], basis text, from_day date, to_day date, time_zone text, product text,
@@ -7,15 +15,16 @@ CREATE OR REPLACE FUNCTION movement_item(
 RETURNS TABLE (
     kind text, cause text, at timestamptz, day date, cohort date, origin_at timestamptz,
     original_transaction_id text, transaction_id text, product_id text, ownership_type text,
-    period_type text, offer_id text, quantity integer, currency text, price_source text,
-    number bigint, amount_milliunits bigint, mrr_twelfths bigint, account_key uuid)
+    period_type text, offer_type text, offer_id text, storefront text, quantity integer,
+    currency text, price_source text, number bigint, amount_milliunits bigint, mrr_twelfths bigint,
+    account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT m.kind, movement_summed_cause(m.kind, m.cause, m.mrr_twelfths), m.at,
         (m.at AT TIME ZONE time_zone)::date, movement_cohort(basis, m.origin_at, time_zone),
         m.origin_at, m.original_transaction_id, m.transaction_id, m.product_id, m.ownership_type,
-        m.period_type, m.offer_id, m.quantity, m.currency, m.price_source, m.number::bigint,
-        m.amount_milliunits, m.mrr_twelfths, m.account_key
+        m.period_type, m.offer_type, m.offer_id, m.storefront, m.quantity, m.currency,
+        m.price_source, m.number::bigint, m.amount_milliunits, m.mrr_twelfths, m.account_key
     FROM movement AS m
     WHERE m.environment = movement_item.environment AND m.kind = ANY (kinds)
         AND m.at >= coalesce(day_start(from_day, time_zone), '-infinity')
@@ -28,19 +37,21 @@ BEGIN ATOMIC
 END;
 
 -- The same summed up as far as possible: the only place that chooses between the daily sums and the
--- movements. The sums are by days of UTC, as known now; the day of the moment, part of which lies
--- ahead, is read from the movements.
+-- movements. The sums are by days of UTC, as known now, and have neither storefront nor offer; the day
+-- of the moment, part of which lies ahead, is read from the movements.
 CREATE OR REPLACE FUNCTION movement_sum(
     kinds text[], basis text, from_day date, to_day date, time_zone text, product text,
-    environment text, include_family_shared boolean, known_at timestamptz, moment timestamptz)
+    environment text, include_family_shared boolean, known_at timestamptz, moment timestamptz,
+    by text DEFAULT NULL)
 RETURNS TABLE (
     kind text, cause text, day date, cohort date, product_id text, ownership_type text,
-    period_type text, currency text, price_source text, number bigint, amount_milliunits bigint,
-    mrr_twelfths bigint)
+    period_type text, segment text, currency text, price_source text, number bigint,
+    amount_milliunits bigint, mrr_twelfths bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT d.kind, d.cause, d.day, d.cohort, d.product_id, d.ownership_type, d.period_type,
-        nullif(d.currency, ''), nullif(d.price_source, ''), d.number, d.amount_milliunits,
+        segment_of(by, d.product_id, NULL, NULL, d.period_type), nullif(d.currency, ''),
+        nullif(d.price_source, ''), d.number, d.amount_milliunits,
         d.mrr_twelfths
     FROM (
         SELECT s.environment, s.basis, s.kind, s.cause, s.day, s.cohort, s.product_id,
@@ -62,6 +73,7 @@ BEGIN ATOMIC
         CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
     ) AS d
     WHERE known_at IS NULL AND time_zone = 'UTC'
+        AND coalesce(by, 'product') IN ('product', 'period_type')
         AND d.environment = movement_sum.environment AND d.basis = movement_sum.basis
         AND d.kind = ANY (kinds)
         AND d.day >= coalesce(from_day, '-infinity') AND d.day <= coalesce(to_day, 'infinity')
@@ -70,35 +82,39 @@ BEGIN ATOMIC
         AND (product IS NULL OR d.product_id = product)
     UNION ALL
     SELECT i.kind, i.cause, i.day, i.cohort, i.product_id, i.ownership_type, i.period_type,
-        i.currency, i.price_source, i.number, i.amount_milliunits, i.mrr_twelfths
+        segment_of(by, i.product_id, i.storefront, i.offer_type, i.period_type), i.currency,
+        i.price_source, i.number, i.amount_milliunits, i.mrr_twelfths
     FROM movement_item(
         kinds, basis,
         CASE WHEN known_at IS NULL AND time_zone = 'UTC'
+                AND coalesce(by, 'product') IN ('product', 'period_type')
             THEN greatest(from_day, (moment AT TIME ZONE 'UTC')::date) ELSE from_day END,
         to_day, time_zone, product, environment, include_family_shared, known_at, moment) AS i;
 END;
 
--- What movements come to for each subscription, product and state at the end of a day; by_currency:
--- in monthly revenue.
+-- What movements come to for each subscription, product, segment and state at the end of a day;
+-- by_currency: in monthly revenue.
 CREATE OR REPLACE FUNCTION movement_stock(
     kinds text[], to_day date, by_currency boolean, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
 RETURNS TABLE (
-    original_transaction_id text, transaction_id text, product_id text, state text,
-    since timestamptz, origin_at timestamptz, number bigint, currency text, price_source text,
-    mrr_twelfths bigint, account_key uuid)
+    original_transaction_id text, transaction_id text, product_id text, storefront text,
+    offer_type text, period_type text, state text, since timestamptz, origin_at timestamptz,
+    number bigint, currency text, price_source text, mrr_twelfths bigint, account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     SELECT i.original_transaction_id,
         (array_agg(i.transaction_id ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1],
-        i.product_id, CASE i.kind WHEN 'state' THEN i.cause END,
+        i.product_id, i.storefront, i.offer_type, i.period_type,
+        CASE i.kind WHEN 'state' THEN i.cause END,
         max(i.at) FILTER (WHERE i.number >= 0), max(i.origin_at), sum(i.number)::bigint,
         CASE WHEN by_currency THEN i.currency END, CASE WHEN by_currency THEN i.price_source END,
         sum(i.mrr_twelfths)::bigint,
         (array_agg(i.account_key ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1]
     FROM movement_item(kinds, 'at', NULL, to_day, time_zone, product, environment,
         include_family_shared, known_at, moment) AS i
-    GROUP BY i.original_transaction_id, i.product_id, CASE i.kind WHEN 'state' THEN i.cause END,
+    GROUP BY i.original_transaction_id, i.product_id, i.storefront, i.offer_type, i.period_type,
+        CASE i.kind WHEN 'state' THEN i.cause END,
         CASE WHEN by_currency THEN i.currency END, CASE WHEN by_currency THEN i.price_source END
     HAVING sum(i.number) <> 0 AND NOT by_currency OR sum(i.mrr_twelfths) <> 0 AND by_currency;
 END;
@@ -142,4 +158,19 @@ BEGIN ATOMIC
                 AND r.currency = exchange_rate_on.currency AND r.valid_from <= day
             ORDER BY r.recorded_at, r.valid_from DESC LIMIT 1))
         END;
+END;
+
+-- Apple's commission on a charge of a day, in percent: the product's own, or that of all products, by
+-- the latest valid_from that is not after it, and of that day as recorded last by known_at. Without
+-- any, Apple's usual 30 %.
+CREATE OR REPLACE FUNCTION commission_on(
+    product_id text, day date, known_at timestamptz DEFAULT NULL)
+RETURNS numeric
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT coalesce((
+        SELECT c.percent FROM commission AS c
+        WHERE c.product_id IN (commission_on.product_id, '') AND c.valid_from <= day
+            AND (known_at IS NULL OR c.recorded_at <= known_at)
+        ORDER BY c.product_id DESC, c.valid_from DESC, c.recorded_at DESC LIMIT 1), 30);
 END;

@@ -6,9 +6,10 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE kind
     WHEN 'started' THEN 'new'
     WHEN 'trial_started' THEN 'new'
-    WHEN 'trial_ended' THEN CASE cause WHEN 'converted' THEN 'new' ELSE 'expired' END
+    WHEN 'trial_ended' THEN CASE cause WHEN 'converted' THEN 'new'
+        WHEN 'recovered' THEN 'resubscribed' ELSE 'expired' END
     WHEN 'resumed' THEN 'resubscribed'
-    WHEN 'ended' THEN 'expired'
+    WHEN 'ended' THEN CASE cause WHEN 'refunded' THEN 'refunded' ELSE 'expired' END
     WHEN 'changed_to' THEN 'changed_in'
     WHEN 'changed_from' THEN 'changed_out'
 END;
@@ -17,31 +18,33 @@ CREATE OR REPLACE FUNCTION report_active(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
-    include_grants boolean DEFAULT false, by_product boolean DEFAULT false,
+    include_grants boolean DEFAULT false, by text DEFAULT NULL,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, to_day date, product_id text, opening bigint, new bigint, expired bigint,
-    resubscribed bigint, churned bigint, changed_in bigint, changed_out bigint, active bigint)
+    from_day date, to_day date, segment text, opening bigint, new bigint,
+    resubscribed bigint, expired bigint, refunded bigint, churned bigint, changed_in bigint,
+    changed_out bigint, active bigint)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH shown AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     flow AS (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.product_id,
+        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.segment,
             sum(c.number) AS number,
             sum(c.number) FILTER (WHERE c.measure = 'new') AS new,
-            -sum(c.number) FILTER (WHERE c.measure = 'expired') AS expired,
             sum(c.number) FILTER (WHERE c.measure = 'resubscribed') AS resubscribed,
+            -sum(c.number) FILTER (WHERE c.measure = 'expired') AS expired,
+            -sum(c.number) FILTER (WHERE c.measure = 'refunded') AS refunded,
             sum(c.number) FILTER (WHERE c.measure = 'changed_in') AS changed_in,
             -sum(c.number) FILTER (WHERE c.measure = 'changed_out') AS changed_out
         FROM (
-            SELECT s.day, CASE WHEN by_product THEN s.product_id END AS product_id,
+            SELECT s.day, s.segment,
                 active_measure(s.kind, s.cause) AS measure, s.number
             FROM shown
             CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL,
                 shown.last_day, time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at)) AS s
+                least(as_of, known_at), by) AS s
             UNION ALL
             SELECT (g.at AT TIME ZONE time_zone)::date, NULL,
                 CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END, g.number
@@ -53,33 +56,34 @@ BEGIN ATOMIC
         CROSS JOIN shown
         GROUP BY 1, 2
     )
-    SELECT span.from_day, span.to_day, p.product_id,
+    SELECT span.from_day, span.to_day, p.segment,
         (coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days - coalesce(f.number, 0))::bigint,
-        coalesce(f.new, 0)::bigint, coalesce(f.expired, 0)::bigint,
-        coalesce(f.resubscribed, 0)::bigint,
-        (coalesce(f.expired, 0) - coalesce(f.resubscribed, 0))::bigint,
+        coalesce(f.new, 0)::bigint, coalesce(f.resubscribed, 0)::bigint,
+        coalesce(f.expired, 0)::bigint, coalesce(f.refunded, 0)::bigint,
+        (coalesce(f.expired, 0) + coalesce(f.refunded, 0))::bigint,
         coalesce(f.changed_in, 0)::bigint, coalesce(f.changed_out, 0)::bigint,
         (coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days)::bigint
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
-    CROSS JOIN (SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product) AS p
+    CROSS JOIN (SELECT flow.segment FROM flow UNION SELECT NULL WHERE by IS NULL) AS p
     LEFT JOIN flow AS f ON f.from_day = span.from_day
-        AND f.product_id IS NOT DISTINCT FROM p.product_id
-    LEFT JOIN flow AS o ON o.from_day IS NULL AND o.product_id IS NOT DISTINCT FROM p.product_id
-    WINDOW days AS (PARTITION BY p.product_id ORDER BY span.from_day)
-    ORDER BY span.from_day, p.product_id;
+        AND f.segment IS NOT DISTINCT FROM p.segment
+    LEFT JOIN flow AS o ON o.from_day IS NULL AND o.segment IS NOT DISTINCT FROM p.segment
+    WINDOW days AS (PARTITION BY p.segment ORDER BY span.from_day)
+    ORDER BY span.from_day, p.segment;
 END;
 COMMENT ON FUNCTION report_active IS
     'Paid, unexpired subscriptions at the end of each day, week or month (active), and how that '
-    'number came from the one at its start (opening): active = opening + new - churned + '
-    'changed_in - changed_out, and churned = expired - resubscribed. A subscription is unexpired '
-    'until its effective end: the expiry, the end of a grace period, or the date of a refund; with '
-    'auto-renew off it counts until then. new: paid for the first time. expired: ended without a '
-    'paid period that follows, refunds included. resubscribed: paid again after a lapse. '
-    'changed_in, changed_out: changed to another product while paid; equal over all products. '
-    'include_trials counts a trial from its start: new is then its start instead of its '
-    'conversion, and expired its end without one until that is taken back, as in report_trials. '
-    'include_grants adds administrators'' grants, without a product. by_product: a row for each '
-    'product.';
+    'number came from the one at its start (opening): active = opening + new + resubscribed - '
+    'churned + changed_in - changed_out, and churned = expired + refunded. A subscription is '
+    'unexpired until its effective end: the expiry, the end of a grace period, or the date of a '
+    'refund; with auto-renew off it counts until then. new: paid for the first time. resubscribed: '
+    'paid again after a lapse. expired: ended without a paid period that follows. refunded: ended '
+    'by a refund. changed_in, changed_out: changed to another product while paid; equal over all '
+    'products. include_trials counts a trial from its start: new is then its start instead of its '
+    'conversion, expired its end without one, and resubscribed that Apple charged for it later. '
+    'include_grants adds administrators'' grants, without a product. by splits the rows by product, '
+    'storefront, offer_type or period_type (segment; null: not reported): the product of the time, '
+    'the others of the charge with which the paid time began.';
 
 CREATE OR REPLACE FUNCTION report_active_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -88,20 +92,24 @@ CREATE OR REPLACE FUNCTION report_active_item(
     include_grants boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    measure text, from_day date, product_id text, original_transaction_id text, transaction_id text,
+    measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text,
     at timestamptz, origin_at timestamptz, kind text, cause text, number bigint, account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
-    SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
+    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
+        c.original_transaction_id, c.transaction_id, c.at,
         c.origin_at, c.kind, c.cause, c.number, coalesce(c.account_id, a.account_id)
     FROM (
         SELECT active_measure(i.kind, i.cause) AS measure,
             calendar_bucket_start(i.day, span.first_day, bucket) AS from_day, i.product_id,
+            i.storefront, i.offer_type, i.period_type,
             i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.kind, i.cause,
-            CASE WHEN active_measure(i.kind, i.cause) IN ('expired', 'changed_out') THEN -i.number
+            CASE WHEN active_measure(i.kind, i.cause) IN ('expired', 'refunded', 'changed_out')
+                THEN -i.number
                 ELSE i.number END AS number,
             i.account_key, NULL AS account_id
         FROM span
@@ -109,7 +117,8 @@ BEGIN ATOMIC
             span.last_day, time_zone, product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS i
         UNION ALL
-        SELECT 'active', span.last_row, s.product_id, s.original_transaction_id, s.transaction_id,
+        SELECT 'active', span.last_row, s.product_id, s.storefront, s.offer_type, s.period_type,
+            s.original_transaction_id, s.transaction_id,
             s.since, s.origin_at, NULL, NULL, s.number, s.account_key, NULL
         FROM span
         CROSS JOIN LATERAL movement_stock(active_kinds(include_trials), span.last_day, false,
@@ -119,7 +128,8 @@ BEGIN ATOMIC
         SELECT CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END,
             calendar_bucket_start((g.at AT TIME ZONE time_zone)::date,
                 (SELECT span.first_day FROM span), bucket),
-            NULL, NULL, g.grant_id::text, g.at, NULL, 'grant', g.entitlement, abs(g.number), NULL,
+            NULL, NULL, NULL, NULL, NULL, g.grant_id::text, g.at, NULL, 'grant', g.entitlement,
+            abs(g.number), NULL,
             g.account_id
         FROM grant_movement AS g
         WHERE include_grants AND environment = 'production' AND product IS NULL
@@ -127,7 +137,8 @@ BEGIN ATOMIC
             AND (g.at AT TIME ZONE time_zone)::date <= (SELECT span.last_day FROM span)
             AND g.at <= least(as_of, known_at)
         UNION ALL
-        SELECT 'active', (SELECT span.last_row FROM span), NULL, NULL, g.grant_id::text, max(g.at),
+        SELECT 'active', (SELECT span.last_row FROM span), NULL, NULL, NULL, NULL, NULL,
+            g.grant_id::text, max(g.at),
             NULL, 'grant', g.entitlement, sum(g.number)::bigint, NULL, g.account_id
         FROM grant_movement AS g
         WHERE include_grants AND environment = 'production' AND product IS NULL
@@ -139,7 +150,7 @@ BEGIN ATOMIC
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
 COMMENT ON FUNCTION report_active_item IS
-    'What report_active counts: each movement under new, expired, resubscribed, changed_in or '
-    'changed_out, and under active each subscription at the end of the last row only (ask for the '
-    'days of another row to get its). churned is expired less resubscribed. The transaction_id of '
-    'a grant is its ID.';
+    'What report_active counts: each movement under new, resubscribed, expired, refunded, '
+    'changed_in or changed_out, and under active each subscription at the end of the last row only '
+    '(ask for the days of another row to get its). churned is expired and refunded. The '
+    'transaction_id of a grant is its ID.';

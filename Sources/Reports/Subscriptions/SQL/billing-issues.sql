@@ -6,8 +6,9 @@ CREATE OR REPLACE FUNCTION billing_issue_stock(
     state text, last_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
 RETURNS TABLE (
-    product_id text, original_transaction_id text, transaction_id text, since timestamptz,
-    until timestamptz, number bigint, account_key uuid)
+    product_id text, storefront text, offer_type text, period_type text,
+    original_transaction_id text, transaction_id text, since timestamptz, until timestamptz,
+    number bigint, account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH ending AS (
@@ -16,7 +17,7 @@ BEGIN ATOMIC
     ),
     trouble AS NOT MATERIALIZED (
         SELECT m.product_id, m.original_transaction_id, m.transaction_id, m.at, m.number,
-            m.account_key
+            m.account_key, m.storefront, m.offer_type, m.period_type
         FROM movement AS m
         WHERE m.environment = billing_issue_stock.environment AND m.kind = 'state'
             AND m.cause = billing_issue_stock.state
@@ -26,13 +27,14 @@ BEGIN ATOMIC
             AND (product IS NULL OR m.product_id = product)
     ),
     begun AS MATERIALIZED (
-        SELECT t.product_id, t.original_transaction_id, t.transaction_id, t.at, t.account_key
+        SELECT t.*
         FROM ending
         JOIN trouble AS t ON t.at <= ending.at
         WHERE t.number = 1
     )
     SELECT DISTINCT ON (s.product_id, s.original_transaction_id)
-        s.product_id, s.original_transaction_id, b.transaction_id, b.at, s.until, s.number,
+        s.product_id, b.storefront, b.offer_type, b.period_type, s.original_transaction_id,
+        b.transaction_id, b.at, s.until, s.number,
         b.account_key
     FROM (
         SELECT t.product_id, t.original_transaction_id, -sum(t.number) AS number,
@@ -53,20 +55,23 @@ CREATE OR REPLACE FUNCTION report_billing_issues_item(
     include_family_shared boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    measure text, from_day date, product_id text, original_transaction_id text, transaction_id text,
+    measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text,
     since timestamptz, until timestamptz, number bigint, account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
-    SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id,
+    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
+        c.original_transaction_id, c.transaction_id,
         c.since, c.until, c.number, a.account_id
     FROM (
         -- One branch a measure, so that a request for one does not wait for the others. What has
         -- begun has an end, which may be expected and lie ahead.
         SELECT 'entered' AS measure,
-            calendar_bucket_start(i.cohort, span.first_day, bucket) AS from_day, i.product_id,
+            calendar_bucket_start(i.cohort, span.first_day, bucket) AS from_day,
+            i.product_id, i.storefront, i.offer_type, i.period_type,
             i.original_transaction_id, i.transaction_id, i.origin_at AS since, i.at AS until,
             i.number, i.account_key
         FROM span
@@ -75,7 +80,8 @@ BEGIN ATOMIC
         WHERE is_within(i.origin_at, span.first_day, span.last_day, time_zone,
             least(as_of, known_at))
         UNION ALL
-        SELECT k.measure, calendar_bucket_start(i.day, span.first_day, bucket), i.product_id,
+        SELECT k.measure, calendar_bucket_start(i.day, span.first_day, bucket),
+            i.product_id, i.storefront, i.offer_type, i.period_type,
             i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_key
         FROM span
         CROSS JOIN (VALUES ('recovered', 'billing_recovered'), ('lost', 'billing_lost'))
@@ -84,7 +90,8 @@ BEGIN ATOMIC
             time_zone, product, environment, include_family_shared, known_at,
             least(as_of, known_at)) AS i
         UNION ALL
-        SELECT k.measure, calendar_bucket_start(i.cohort, span.first_day, bucket), i.product_id,
+        SELECT k.measure, calendar_bucket_start(i.cohort, span.first_day, bucket),
+            i.product_id, i.storefront, i.offer_type, i.period_type,
             i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_key
         FROM span
         CROSS JOIN (VALUES ('cohort_recovered', 'billing_recovered'), ('cohort_lost', 'billing_lost'))
@@ -94,7 +101,8 @@ BEGIN ATOMIC
         WHERE i.kind IN ('billing_recovered', 'billing_lost')
             AND is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity')
         UNION ALL
-        SELECT k.measure, span.last_row, s.product_id, s.original_transaction_id,
+        SELECT k.measure, span.last_row, s.product_id, s.storefront, s.offer_type, s.period_type,
+            s.original_transaction_id,
             s.transaction_id, s.since, s.until, s.number, s.account_key
         FROM span
         CROSS JOIN (VALUES ('in_grace_period'), ('in_billing_retry')) AS k (measure)
@@ -111,10 +119,10 @@ COMMENT ON FUNCTION report_billing_issues_item IS
 CREATE OR REPLACE FUNCTION report_billing_issues(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by_product boolean DEFAULT false,
+    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, to_day date, product_id text, in_grace_period bigint, in_billing_retry bigint,
+    from_day date, to_day date, segment text, in_grace_period bigint, in_billing_retry bigint,
     entered bigint, recovered bigint, lost bigint, cohort_recovered bigint, cohort_lost bigint,
     recovery_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -124,7 +132,7 @@ BEGIN ATOMIC
     ),
     flow AS (
         SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
-            CASE WHEN by_product THEN c.product_id END AS product_id,
+            c.segment,
             sum(c.number) FILTER (WHERE c.measure = 'in_grace_period') AS in_grace_period,
             sum(c.number) FILTER (WHERE c.measure = 'in_billing_retry') AS in_billing_retry,
             sum(c.number) FILTER (WHERE c.measure = 'entered') AS entered,
@@ -133,40 +141,41 @@ BEGIN ATOMIC
             sum(c.number) FILTER (WHERE c.measure = 'cohort_recovered') AS cohort_recovered,
             sum(c.number) FILTER (WHERE c.measure = 'cohort_lost') AS cohort_lost
         FROM (
-            SELECT s.day, s.product_id, s.cause AS measure, s.number
+            SELECT s.day, s.segment, s.cause AS measure, s.number
             FROM shown
             CROSS JOIN LATERAL movement_sum(ARRAY['state'], 'at', NULL, shown.last_day,
                 time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at)) AS s
+                least(as_of, known_at), by) AS s
             WHERE s.cause IN ('in_grace_period', 'in_billing_retry')
             UNION ALL
-            SELECT s.day, s.product_id,
+            SELECT s.day, s.segment,
                 CASE s.kind WHEN 'billing_recovered' THEN 'recovered' ELSE 'lost' END, s.number
             FROM shown
             CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'at',
                 shown.first_day, shown.last_day,
                 time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at)) AS s
+                least(as_of, known_at), by) AS s
             UNION ALL
-            SELECT s.cohort, s.product_id,
+            SELECT s.cohort, s.segment,
                 CASE s.kind WHEN 'billing_recovered' THEN 'cohort_recovered' ELSE 'cohort_lost' END,
                 s.number
             FROM shown
             CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'origin',
                 shown.first_day, NULL, time_zone, product, environment,
-                include_family_shared, known_at, least(as_of, known_at)) AS s
+                include_family_shared, known_at, least(as_of, known_at), by) AS s
             WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
             UNION ALL
             -- What has begun has an end, which may be expected and lie ahead.
-            SELECT s.cohort, s.product_id, 'entered', s.number
+            SELECT s.cohort, s.segment, 'entered', s.number
             FROM shown
             CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'origin',
                 shown.first_day, NULL, time_zone, product, environment, include_family_shared,
-                known_at, 'infinity') AS s
+                known_at, 'infinity', by) AS s
             WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
                 AND s.cohort < (least(as_of, known_at) AT TIME ZONE time_zone)::date
             UNION ALL
-            SELECT i.cohort, i.product_id, 'entered', i.number
+            SELECT i.cohort,
+                segment_of(by, i.product_id, i.storefront, i.offer_type, i.period_type), 'entered', i.number
             FROM movement_item(ARRAY['billing_recovered', 'billing_lost'], 'origin',
                 (least(as_of, known_at) AT TIME ZONE time_zone)::date, NULL, time_zone, product,
                 environment, include_family_shared, known_at, 'infinity') AS i
@@ -177,7 +186,7 @@ BEGIN ATOMIC
         CROSS JOIN shown
         GROUP BY 1, 2
     )
-    SELECT span.from_day, span.to_day, p.product_id,
+    SELECT span.from_day, span.to_day, p.segment,
         (coalesce(o.in_grace_period, 0) + sum(coalesce(f.in_grace_period, 0)) OVER days)::bigint,
         (coalesce(o.in_billing_retry, 0) + sum(coalesce(f.in_billing_retry, 0)) OVER days)::bigint,
         coalesce(f.entered, 0)::bigint, coalesce(f.recovered, 0)::bigint,
@@ -185,19 +194,20 @@ BEGIN ATOMIC
         coalesce(f.cohort_lost, 0)::bigint,
         round(coalesce(f.cohort_recovered, 0) / nullif(f.entered, 0), 6)
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
-    CROSS JOIN (SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product) AS p
+    CROSS JOIN (SELECT flow.segment FROM flow UNION SELECT NULL WHERE by IS NULL) AS p
     LEFT JOIN flow AS f ON f.from_day = span.from_day
-        AND f.product_id IS NOT DISTINCT FROM p.product_id
-    LEFT JOIN flow AS o ON o.from_day IS NULL AND o.product_id IS NOT DISTINCT FROM p.product_id
-    WINDOW days AS (PARTITION BY p.product_id ORDER BY span.from_day)
-    ORDER BY span.from_day, p.product_id;
+        AND f.segment IS NOT DISTINCT FROM p.segment
+    LEFT JOIN flow AS o ON o.from_day IS NULL AND o.segment IS NOT DISTINCT FROM p.segment
+    WINDOW days AS (PARTITION BY p.segment ORDER BY span.from_day)
+    ORDER BY span.from_day, p.segment;
 END;
 COMMENT ON FUNCTION report_billing_issues IS
     'Subscriptions whose renewal Apple could not charge, including the first one after a trial. '
     'in_grace_period (access continues) and in_billing_retry (it does not) at the end of each day, '
     'week or month. entered: how many billing issues began; a retry that follows a grace period is '
     'the same issue. recovered: Apple charged after all; lost: Apple gave up or the customer '
-    'cancelled; both by their own date. cohort_recovered and cohort_lost are the same by the day '
-    'on which the issue began; the others of those entered are still open. recovery_rate = '
-    'cohort_recovered / entered, rounded to 6 digits; final only when none is open. '
-    'report_billing_issues_item has since when and until when.';
+    'cancelled; both by their own date. cohort_recovered and cohort_lost are the same by the day on '
+    'which the issue began; the others of those entered are still open. recovery_rate = '
+    'cohort_recovered / entered, rounded to 6 digits; final only when none is open. by splits the '
+    'rows by product, storefront, offer_type or period_type of the charge (segment; null: not '
+    'reported). report_billing_issues_item has since when and until when.';

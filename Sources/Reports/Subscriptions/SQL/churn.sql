@@ -2,19 +2,21 @@
 CREATE OR REPLACE FUNCTION churn_cause(kind text, cause text)
 RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN kind = 'ended' OR kind = 'trial_ended' AND cause <> 'converted'
-    THEN cause END;
+RETURN CASE WHEN kind = 'ended' THEN cause
+    -- A revoked trial is not a refund.
+    WHEN kind = 'trial_ended' AND cause = 'refunded' THEN 'unknown'
+    WHEN kind = 'trial_ended' AND cause NOT IN ('converted', 'recovered') THEN cause END;
 
 CREATE OR REPLACE FUNCTION report_churn(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
-    by_product boolean DEFAULT false,
+    by text DEFAULT NULL,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    from_day date, to_day date, product_id text, active_at_start bigint, voluntary bigint,
+    from_day date, to_day date, segment text, active_at_start bigint, voluntary bigint,
     price_not_consented bigint, involuntary bigint, product_withdrawn bigint, unknown bigint,
-    expired bigint, resubscribed bigint, churned bigint, refunded bigint, churn_rate numeric,
+    expired bigint, refunded bigint, churned bigint, resubscribed bigint, churn_rate numeric,
     expiry_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
@@ -22,7 +24,7 @@ BEGIN ATOMIC
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     flow AS (
-        SELECT c.from_day, c.product_id, sum(c.number) AS number,
+        SELECT c.from_day, c.segment, sum(c.number) AS number,
             -sum(c.number) FILTER (WHERE c.cause IN ('voluntary', 'price_not_consented'))
                 AS voluntary,
             -sum(c.number) FILTER (WHERE c.cause = 'price_not_consented') AS price_not_consented,
@@ -32,26 +34,27 @@ BEGIN ATOMIC
             -sum(c.number) FILTER (WHERE c.cause IN ('voluntary', 'price_not_consented', 'billing',
                 'product_withdrawn', 'unknown')) AS expired,
             -sum(c.number) FILTER (WHERE c.cause = 'refunded') AS refunded,
-            sum(c.number) FILTER (WHERE c.kind = 'resumed') AS resubscribed
+            sum(c.number) FILTER (WHERE active_measure(c.kind, c.movement_cause) = 'resubscribed')
+                AS resubscribed
         FROM (
             SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
-                CASE WHEN by_product THEN s.product_id END AS product_id, s.kind,
-                churn_cause(s.kind, s.cause) AS cause, s.number
+                s.segment, s.kind,
+                s.cause AS movement_cause, churn_cause(s.kind, s.cause) AS cause, s.number
             FROM shown
             CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL,
                 shown.last_day, time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at)) AS s
+                least(as_of, known_at), by) AS s
         ) AS c
         GROUP BY 1, 2
     )
-    SELECT b.from_day, b.to_day, b.product_id, b.opening::bigint, b.voluntary::bigint,
+    SELECT b.from_day, b.to_day, b.segment, b.opening::bigint, b.voluntary::bigint,
         b.price_not_consented::bigint, b.involuntary::bigint, b.product_withdrawn::bigint,
-        b.unknown::bigint, b.expired::bigint, b.resubscribed::bigint,
-        (b.expired - b.resubscribed)::bigint, b.refunded::bigint,
-        round((b.expired - b.resubscribed) / nullif(b.opening, 0), 6),
+        b.unknown::bigint, b.expired::bigint, b.refunded::bigint,
+        (b.expired + b.refunded)::bigint, b.resubscribed::bigint,
+        round((b.expired + b.refunded) / nullif(b.opening, 0), 6),
         round(b.expired / nullif(b.opening, 0), 6)
     FROM (
-        SELECT span.from_day, span.to_day, p.product_id,
+        SELECT span.from_day, span.to_day, p.segment,
             coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days - coalesce(f.number, 0)
                 AS opening,
             coalesce(f.voluntary, 0) AS voluntary,
@@ -61,24 +64,26 @@ BEGIN ATOMIC
             coalesce(f.unknown, 0) AS unknown, coalesce(f.expired, 0) AS expired,
             coalesce(f.resubscribed, 0) AS resubscribed, coalesce(f.refunded, 0) AS refunded
         FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
-        CROSS JOIN (SELECT flow.product_id FROM flow UNION SELECT NULL WHERE NOT by_product) AS p
+        CROSS JOIN (SELECT flow.segment FROM flow UNION SELECT NULL WHERE by IS NULL) AS p
         LEFT JOIN flow AS f ON f.from_day = span.from_day
-            AND f.product_id IS NOT DISTINCT FROM p.product_id
-        LEFT JOIN flow AS o ON o.from_day IS NULL AND o.product_id IS NOT DISTINCT FROM p.product_id
-        WINDOW days AS (PARTITION BY p.product_id ORDER BY span.from_day)
+            AND f.segment IS NOT DISTINCT FROM p.segment
+        LEFT JOIN flow AS o ON o.from_day IS NULL AND o.segment IS NOT DISTINCT FROM p.segment
+        WINDOW days AS (PARTITION BY p.segment ORDER BY span.from_day)
     ) AS b
-    ORDER BY b.from_day, b.product_id;
+    ORDER BY b.from_day, b.segment;
 END;
 COMMENT ON FUNCTION report_churn IS
     'Paid subscriptions that churned in each day, week or month, compared with those active at its '
     'start (active_at_start, as in report_active). Expired are those whose effective end came '
     'without a paid period that follows, by cause: voluntary (the customer cancelled or, counted '
     'again in price_not_consented, did not consent to a price), involuntary (billing), '
-    'product_withdrawn, unknown (Apple gave no reason). churned = expired - resubscribed (paid '
-    'again after a lapse). Ends by a refund are separate (refunded) and in neither. churn_rate = '
-    'churned / active_at_start and expiry_rate = expired / active_at_start, rounded to 6 digits; '
-    'null if none was active. include_trials adds trials; a conversion is not churn. by_product: a '
-    'row for each product; a change of product is not churn.';
+    'product_withdrawn, unknown (Apple gave no reason, or revoked a trial). refunded: ended by a '
+    'refund. churned = expired + refunded. Subscriptions paid again after a lapse (resubscribed) '
+    'are not taken off. churn_rate = churned / active_at_start and expiry_rate = expired / '
+    'active_at_start, rounded to 6 digits; null if none was active. include_trials adds trials; a '
+    'conversion is not churn. by splits the rows by product, storefront, offer_type or period_type '
+    '(segment; null: not reported): the product of the time, the others of the charge with which '
+    'the paid time began. A change of product is not churn.';
 
 CREATE OR REPLACE FUNCTION report_churn_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -86,26 +91,29 @@ CREATE OR REPLACE FUNCTION report_churn_item(
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
-    measure text, from_day date, product_id text, original_transaction_id text, transaction_id text,
+    measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text,
     at timestamptz, origin_at timestamptz, cause text, number bigint, account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
-    SELECT c.measure, c.from_day, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
+    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
+        c.original_transaction_id, c.transaction_id, c.at,
         c.origin_at, c.cause, c.number, a.account_id
     FROM (
         SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
-            i.product_id, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
-            CASE i.kind WHEN 'resumed' THEN i.number ELSE -i.number END AS number, i.account_key
+            i.product_id, i.storefront, i.offer_type, i.period_type,
+            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
+            abs(i.number) AS number, i.account_key
         FROM span
         CROSS JOIN LATERAL movement_item(
             ARRAY['ended', 'resumed'] || CASE WHEN include_trials THEN ARRAY['trial_ended'] END, 'at',
             span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
             known_at, least(as_of, known_at)) AS i
         CROSS JOIN LATERAL unnest(CASE
-            WHEN i.kind = 'resumed' THEN ARRAY['resubscribed']
+            WHEN active_measure(i.kind, i.cause) = 'resubscribed' THEN ARRAY['resubscribed']
             ELSE CASE churn_cause(i.kind, i.cause)
                 WHEN 'refunded' THEN ARRAY['refunded']
                 WHEN 'voluntary' THEN ARRAY['voluntary', 'expired']
@@ -114,7 +122,8 @@ BEGIN ATOMIC
                 WHEN 'product_withdrawn' THEN ARRAY['product_withdrawn', 'expired']
                 WHEN 'unknown' THEN ARRAY['unknown', 'expired'] END END) AS m (measure)
         UNION ALL
-        SELECT 'active_at_start', span.first_day, s.product_id, s.original_transaction_id,
+        SELECT 'active_at_start', span.first_day, s.product_id, s.storefront, s.offer_type, s.period_type,
+            s.original_transaction_id,
             s.transaction_id, s.since, s.origin_at, NULL, s.number, s.account_key
         FROM span
         CROSS JOIN LATERAL movement_stock(active_kinds(include_trials), span.first_day - 1, false,
@@ -124,6 +133,6 @@ BEGIN ATOMIC
     LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
 END;
 COMMENT ON FUNCTION report_churn_item IS
-    'What report_churn counts: each end, once for each of its columns (with a negative number '
-    'where it is taken back), and each return; under active_at_start each subscription, at the '
-    'start of the first row only.';
+    'What report_churn counts: each end, once for each of its columns, and each return; under '
+    'active_at_start each subscription, at the start of the first row only. churned is expired and '
+    'refunded.';

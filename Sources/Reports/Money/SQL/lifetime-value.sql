@@ -1,0 +1,150 @@
+-- Subscriptions by the month of their first payment (cohort), and what was charged and refunded for
+-- them, with the segment in which they began.
+CREATE OR REPLACE FUNCTION lifetime_item(
+    first_day date, last_day date, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (
+    measure text, cohort date, period integer, day date, charged_on date, product_id text,
+    storefront text, offer_type text, period_type text, charged_product_id text,
+    original_transaction_id text, transaction_id text, at timestamptz, number bigint, currency text,
+    amount_milliunits bigint, price_source text, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT 'cohort_size', s.cohort, 0, s.day, s.day, s.product_id, s.storefront, s.offer_type,
+        s.period_type, s.product_id, s.original_transaction_id, s.transaction_id, s.at, s.number,
+        s.currency, 0::bigint, s.price_source, s.account_key
+    FROM movement_item(ARRAY['started'], 'cohort', first_day, NULL, time_zone, product, environment,
+        include_family_shared, known_at, moment) AS s
+    WHERE s.cohort BETWEEN first_day AND last_day
+    UNION ALL
+    SELECT 'revenue', s.cohort,
+        ((extract(year FROM i.day) - extract(year FROM s.cohort)) * 12
+            + extract(month FROM i.day) - extract(month FROM s.cohort))::integer,
+        i.day, coalesce(i.cohort, i.day), s.product_id, s.storefront, s.offer_type, s.period_type,
+        i.product_id, i.original_transaction_id, i.transaction_id, i.at, abs(i.number), i.currency,
+        i.amount_milliunits, i.price_source, i.account_key
+    FROM movement_item(ARRAY['started'], 'cohort', first_day, NULL, time_zone, product, environment,
+        include_family_shared, known_at, moment) AS s
+    JOIN movement_item(ARRAY['charged', 'refunded'], 'origin', first_day, NULL, time_zone, NULL,
+        environment, include_family_shared, known_at, moment) AS i
+        -- What was refunded at once was never paid time, and may be earlier.
+        ON i.original_transaction_id = s.original_transaction_id AND i.day >= s.cohort
+    WHERE s.cohort BETWEEN first_day AND last_day AND i.amount_milliunits <> 0;
+END;
+
+CREATE OR REPLACE FUNCTION report_lifetime_value(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC',
+    product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
+    reporting_currency text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
+    as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    cohort date, period integer, to_day date, segment text, currency text, cohort_size bigint,
+    revenue_milliunits bigint, proceeds_milliunits bigint, arpu_milliunits bigint,
+    ltv_milliunits bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    WITH shown AS (
+        SELECT date_trunc('month', min(b.from_day)::timestamp)::date AS first_day,
+            date_trunc('month', max(b.from_day)::timestamp)::date AS last_day
+        FROM calendar_bucket(from_date, to_date, 'month', time_zone, least(as_of, known_at)) AS b
+    ),
+    counted AS (
+        SELECT i.cohort, i.period, i.day, i.charged_on, i.charged_product_id AS product_id,
+            segment_of(by, i.product_id, i.storefront, i.offer_type, i.period_type) AS segment,
+            i.currency, sum(i.number) FILTER (WHERE i.measure = 'cohort_size') AS size,
+            sum(i.amount_milliunits) AS amount
+        FROM shown
+        CROSS JOIN LATERAL lifetime_item(shown.first_day, shown.last_day, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS i
+        GROUP BY 1, 2, 3, 4, 5, 6, 7
+    ),
+    converted AS (
+        SELECT d.day, d.currency, exchange_rate_on(report_lifetime_value.reporting_currency,
+                d.currency, d.day, known_at) AS rate
+        FROM (SELECT DISTINCT c.day, c.currency FROM counted AS c) AS d
+        WHERE report_lifetime_value.reporting_currency IS NOT NULL
+    ),
+    kept AS (
+        SELECT d.product_id, d.charged_on,
+            1 - commission_on(d.product_id, d.charged_on, known_at) / 100 AS share
+        FROM (SELECT DISTINCT c.product_id, c.charged_on FROM counted AS c) AS d
+    ),
+    flow AS (
+        SELECT c.cohort, c.period, c.segment,
+            CASE WHEN x.rate IS NULL THEN c.currency
+                ELSE report_lifetime_value.reporting_currency END AS currency,
+            sum(c.size) AS size, sum(c.amount * coalesce(x.rate, 1)) AS revenue,
+            sum(c.amount * coalesce(x.rate, 1) * k.share) AS proceeds
+        FROM counted AS c
+        JOIN kept AS k ON k.product_id = c.product_id AND k.charged_on = c.charged_on
+        LEFT JOIN converted AS x ON x.day = c.day AND x.currency = c.currency
+        GROUP BY 1, 2, 3, 4
+    )
+    SELECT r.cohort, r.period,
+        least((r.cohort + make_interval(months => r.period + 1))::date - 1,
+            (least(as_of, known_at) AT TIME ZONE time_zone)::date),
+        r.segment, r.currency, r.size::bigint, round(r.revenue)::bigint, round(r.proceeds)::bigint,
+        round(r.revenue / nullif(r.size, 0))::bigint, round(r.total / nullif(r.size, 0))::bigint
+    FROM (
+        SELECT g.cohort, g.period, g.segment, g.currency, coalesce(f.revenue, 0) AS revenue,
+            coalesce(f.proceeds, 0) AS proceeds,
+            sum(coalesce(f.size, 0)) OVER (PARTITION BY g.cohort, g.segment, g.currency) AS size,
+            sum(coalesce(f.revenue, 0)) OVER (
+                PARTITION BY g.cohort, g.segment, g.currency ORDER BY g.period) AS total
+        FROM (
+            SELECT DISTINCT c.cohort, c.segment, c.currency, m.period
+            FROM flow AS c
+            CROSS JOIN LATERAL (
+                SELECT row_number() OVER (ORDER BY month)::integer - 1 AS period
+                FROM generate_series(c.cohort::timestamp,
+                    least(as_of, known_at) AT TIME ZONE time_zone, interval '1 month') AS month
+            ) AS m
+            WHERE c.currency IS NOT NULL
+        ) AS g
+        LEFT JOIN flow AS f ON f.cohort = g.cohort AND f.period = g.period
+            AND f.segment IS NOT DISTINCT FROM g.segment AND f.currency = g.currency
+    ) AS r
+    ORDER BY r.cohort, r.period, r.segment, r.currency;
+END;
+COMMENT ON FUNCTION report_lifetime_value IS
+    'Revenue per subscription, by the month of its first payment (cohort). cohort_size: '
+    'subscriptions first paid in that month, in that currency. period: months since then, the last '
+    'one up to as_of. revenue: what was charged for them in that month (to_day), whatever the '
+    'product, less what was refunded in it; proceeds: the same less Apple''s commission, as in '
+    'report_revenue. arpu = revenue / cohort_size; ltv: the revenue from the first month on / '
+    'cohort_size, which is the sum of the arpu so far. Both are null if nobody began in that '
+    'currency. from_date and to_date choose the cohorts, by whole months. product and by (product, '
+    'storefront, offer_type or period_type; segment, null: not reported) are those of the first '
+    'payment. Never summed across currencies, unless reporting_currency is given, as in '
+    'report_revenue. Amounts are milliunits, rounded last, half away from zero.';
+
+CREATE OR REPLACE FUNCTION report_lifetime_value_item(
+    from_date date DEFAULT NULL, to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC',
+    product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, period integer DEFAULT NULL,
+    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (
+    measure text, cohort date, product_id text, storefront text, offer_type text, period_type text,
+    charged_product_id text, original_transaction_id text, transaction_id text, at timestamptz,
+    number bigint, currency text, amount_milliunits bigint, price_source text, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+    SELECT i.measure, i.cohort, i.product_id, i.storefront, i.offer_type, i.period_type,
+        i.charged_product_id, i.original_transaction_id, i.transaction_id, i.at, i.number,
+        i.currency, i.amount_milliunits, i.price_source, a.account_id
+    FROM (
+        SELECT date_trunc('month', min(b.from_day)::timestamp)::date AS first_day,
+            date_trunc('month', max(b.from_day)::timestamp)::date AS last_day
+        FROM calendar_bucket(from_date, to_date, 'month', time_zone, least(as_of, known_at)) AS b
+    ) AS shown
+    CROSS JOIN LATERAL lifetime_item(shown.first_day, shown.last_day, time_zone, product,
+        environment, include_family_shared, known_at, least(as_of, known_at)) AS i
+    LEFT JOIN account_by_key AS a ON a.account_key = i.account_key
+    WHERE i.measure = 'cohort_size' OR report_lifetime_value_item.period IS NULL
+        OR i.period = report_lifetime_value_item.period;
+END;
+COMMENT ON FUNCTION report_lifetime_value_item IS
+    'What report_lifetime_value counts: under cohort_size each first payment, under revenue each '
+    'charge and refund (negative) of those subscriptions, of one period or of all. product_id and '
+    'the others are those of the first payment, charged_product_id is that of the charge.';
