@@ -92,7 +92,8 @@ struct DistributionTests {
       #expect(
         try await Set(Self.catalogue(database)).subtracting(before)
           .compactMap { $0.split(separator: " ").dropFirst().first }.sorted() == [
-            "body", "certificate_chain", "submission", "submission_exchange",
+            "account_chain", "account_entry", "administrator_action", "body", "certificate_chain",
+            "submission", "submission_exchange",
           ])
       #expect(try await distributor.check() == outcome.tables.count)
       let groups = try await database.query(
