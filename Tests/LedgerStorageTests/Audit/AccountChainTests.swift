@@ -129,7 +129,7 @@ struct AccountChainTests {
     "a rewritten submission and administrators' actions that are emptied are found",
     arguments: [
       (
-        "UPDATE tenure.submission SET received_at = '2020-01-01'",
+        "UPDATE tenure.submission SET received_at = '2025-12-31'",
         "received_at of submission"
       ),
       ("UPDATE tenure.submission SET body_sha256 = sha256('x')", "body_sha256 of submission"),
