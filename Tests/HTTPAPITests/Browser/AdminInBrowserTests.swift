@@ -225,7 +225,7 @@ struct AdminInBrowserTests {
       let drillDown = "/admin/reports/active/transactions?cell=active&from=2026-01-01&to=2026-01-31"
       let pages =
         [
-          "/admin", "/admin/nowhere", "/admin/search", "/admin/search?q=unknown",
+          "/admin", "/admin/search", "/admin/search?q=unknown",
           "/admin/accounts", "/admin/accounts/ben", "/admin/what-if?policy=shared",
           "/admin/accounts/dora", "/admin/accounts/ben/grant", "/admin/accounts/ben/erase",
           "/admin/accounts/ben/export",
