@@ -81,6 +81,9 @@ struct DoctorTests {
         let text = try await TenureProgram.run(
           "doctor", environment: Self.settings(apple, database))
         #expect(text.output.contains("ok       database.schema"))
+        for secret in ["secret-for-trying", "0123456789abcdef0123456789abcdef"] {
+          #expect(!text.output.contains(secret))
+        }
       }
     }
   }

@@ -136,6 +136,13 @@ struct EventDeliveryTests {
       try await stage.work()
       #expect(stage.received.last == broken)
       #expect(try await stage.ledger.webhooks.webhookStatus().parked == 0)
+
+      let attempts = try await stage.ledger.webhooks.latestAttempts(limit: 1000)
+      #expect(attempts.count == stage.received.count)
+      #expect(
+        Set(attempts.filter { $0.attempt.failure == nil }.map(\.attempt.eventID)) == [broken, next])
+      #expect(attempts.last?.attempt.failure == "The receiver responded with HTTP 500.")
+      #expect(attempts.allSatisfy { $0.accountID == "anna" })
     }
   }
 

@@ -36,7 +36,7 @@ struct SetupPageTests {
       #expect(product["entitlements"] == ["plus", "premium"])
       #expect(product["price_milliunits"] == 9990 && product["level"] == 2)
 
-      api.apple.simulation.advance(by: .days(1))
+      api.apple.simulation.advance(by: .hours(1))
       let path = "/admin/product-form?product_id=gold%3C1%3E"
       #expect(try await browser.get(path).contains(#"value="9.99""#))
       fields = fields.filter { $0.0 != "level" && $0.0 != "product_id" }
@@ -151,6 +151,18 @@ struct SetupPageTests {
       #expect(try await webhooks.webhookStatus().parked == 0)
       let actions = try await api.ledger.administration.administratorActions(limit: 9)
       #expect(actions.map(\.action) == ["redeliver_event", "redeliver_event"])
+
+      // The table keeps as many attempts as it has slots.
+      _ = try await api.database.execute(
+        "ALTER TABLE tenure.webhook_attempt ALTER slot SET MAXVALUE 2")
+      let again = try #require(
+        try await api.ledger.jobs.claimJobs(
+          limits: [.webhooks: 1], worker: "w", at: now + .hours(1), lease: .seconds(60)
+        ).first)
+      _ = try await webhooks.nextDelivery(again, attempt: attempt(first, "third"), at: now)
+      #expect(
+        try await Set(webhooks.latestAttempts(limit: 9).map(\.attempt.failure))
+          == ["third", "<b>down</b>"])
     }
   }
 

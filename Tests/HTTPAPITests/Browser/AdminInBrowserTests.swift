@@ -243,7 +243,7 @@ struct AdminInBrowserTests {
       let drillDown = "/admin/reports/active/transactions?cell=active&from=2026-01-01&to=2026-01-31"
       let pages =
         [
-          "/admin", "/admin/nowhere", "/admin/search", "/admin/search?q=unknown",
+          "/admin", "/admin/search", "/admin/search?q=unknown",
           "/admin/accounts", "/admin/accounts/ben", "/admin/what-if?policy=shared",
           "/admin/accounts/dora", "/admin/accounts/ben/grant", "/admin/accounts/ben/erase",
           "/admin/accounts/ben/export",
@@ -278,7 +278,8 @@ struct AdminInBrowserTests {
   @Test func `what is wrong with a page is found`() async throws {
     try await BrowserStory.run { story in
       let browser = story.browser
-      try await browser.open("/admin/login")
+      let axe = try await Axe.script.value
+      try await browser.loading(axe) { try await browser.open("/admin/login") }
       #expect(try await browser.flaws() == [])
       try await browser.run(
         """
@@ -286,6 +287,9 @@ struct AdminInBrowserTests {
         document.querySelector("h1").style.width = "5000px";
         document.body.setAttribute("style", "color: red");
         """)
+      let barriers = try await browser.barriers(isAboutColours: true)
+      #expect(barriers.count == (axe == nil ? 0 : 1), "\(barriers)")
+      #expect(barriers.allSatisfy { $0.hasPrefix("color-contrast: ") })
       let flaws = try await browser.flaws()
       #expect(flaws.count == 2)
       #expect(flaws.contains { $0.hasPrefix("scrolls sideways: ") })
