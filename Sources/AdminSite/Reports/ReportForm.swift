@@ -139,7 +139,8 @@ extension FormField {
     if var values = parameter.values(of: request.report, catalogue) {
       isSelect = true
       if !values.contains(where: { ExactText($0.value) == ExactText(value) }) {
-        values.append((value, value))
+        // The first one is usual.
+        if value.isEmpty { value = values[0].value } else { values.append((value, value)) }
       }
       options = values.map { ($0.value, $0.label, ExactText($0.value) == ExactText(value)) }
     } else if parameter.isFlag {

@@ -52,8 +52,8 @@ extension ReportValue {
     column == "reason"
       ? report == .refunds
       : [
-        "action", "age", "cause", "days_after", "environment", "kind", "measure",
-        "offer_type", "ownership_type", "period_type", "price_source", "rule", "state",
+        "action", "age", "cause", "days_after", "detail", "environment", "kind", "last_detail",
+        "measure", "offer_type", "ownership_type", "period_type", "price_source", "rule", "state",
       ].contains(column)
   }
 }

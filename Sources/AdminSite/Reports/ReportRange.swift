@@ -72,10 +72,13 @@ extension Report {
 }
 
 extension ReportRequest {
-  /// The latest day that is counted.
-  private var today: CalendarDate {
-    min(choices.asOf ?? now, choices.knownAt ?? now).day(in: choices.timeZone)
+  /// The latest moment that is counted.
+  private var moment: Timestamp {
+    let asOf = choices.asOf ?? now
+    return min(asOf, choices.knownAt ?? asOf)
   }
+
+  private var today: CalendarDate { moment.day(in: choices.timeZone) }
 
   var bucket: ReportChoices.Bucket? { choices.bucket ?? report.usualBucket }
 
@@ -97,7 +100,7 @@ extension ReportRequest {
   /// The choices in force in words, as in `1 Dec 2025 – 25 Nov 2026, by month, UTC`.
   var rangeText: String {
     guard let range else {
-      let moment = Moment(min(choices.asOf ?? now, choices.knownAt ?? now)).text
+      let moment = Moment(moment).text
       return report.parameters.contains(.days)
         ? "The next \(Count.text(choices.days, "day")), as of \(moment) UTC"
         : "As of \(moment) UTC"

@@ -89,7 +89,7 @@ extension DataTable {
       return items.rows.contains { $0[place] != .none }
         && (name != "currency" || !items.columns.contains { $0.name == "amount_milliunits" })
         // The heading says what all items have in common.
-        && !(isAlike && ["measure", "from_day", "number", "day"].contains(name))
+        && name != "from_day" && !(isAlike && ["measure", "number", "day"].contains(name))
     }.sorted { (Self.rank(items.columns[$0]), $0) < (Self.rank(items.columns[$1]), $1) }
     self.init(
       caption: caption,

@@ -366,7 +366,8 @@ struct ReportPageTests {
       let page = try await get(
         try Self.address(.mrr, [("product", "gone"), ("reporting_currency", "EUR")]), &browser)
       for option in [
-        #"<option value="">All products</option>"#, #"<option value="month">"#,
+        #"<option value="">All products</option>"#,
+        #"<option value="production" selected>Production</option>"#,
         #"<option value="gone" selected>gone</option>"#,
         #"<option value="EUR" selected>EUR</option>"#, #"<option value="Europe/Berlin">"#,
         #"<option value="month" selected>Month</option>"#,
