@@ -13,6 +13,7 @@ package enum AdminURL {
   static let rejected = "/admin/rejected"
   static let reports = "/admin/reports"
   static let whatIf = "/admin/what-if"
+  static let rates = "/admin/rates"
 
   /// The login form, with the path to open afterwards (default: the overview).
   static func login(returnTo path: String?) -> String {
@@ -69,6 +70,9 @@ package enum AdminURL {
   }
 
   static func revocation(ofGrant id: String) -> String { "/admin/grants/\(encoded(id))/revoke" }
+
+  /// The form that sets a rate: `exchange` or `commission`.
+  static func rate(_ kind: String) -> String { "/admin/rates/\(encoded(kind))" }
 
   static func report(_ name: String, choices: [(name: String, value: String)] = []) -> String {
     address("/admin/reports/\(encoded(name))", query: choices)

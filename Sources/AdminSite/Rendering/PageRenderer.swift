@@ -58,7 +58,10 @@ struct PageRenderer: Sendable {
       ),
       (
         "Analytics",
-        [item("Reports", AdminURL.reports), item("What if", AdminURL.whatIf)]
+        [
+          item("Reports", AdminURL.reports), item("What if", AdminURL.whatIf),
+          item("Rates", AdminURL.rates),
+        ]
       ),
     ]
   }
@@ -127,6 +130,7 @@ extension PageRenderer {
     ("paging", PackageResources.paging_mustache),
     ("parked", PackageResources.parked_mustache),
     ("properties", PackageResources.properties_mustache),
+    ("rates", PackageResources.rates_mustache),
     ("rejected", PackageResources.rejected_mustache),
     ("report", PackageResources.report_mustache),
     ("reports", PackageResources.reports_mustache),

@@ -108,7 +108,8 @@ struct ReportPageController: Controller {
       (
         page: frame, name: report.name,
         definition: try await api.reports.definitions()[report] ?? report.summary,
-        notes: asked.notes(at: pages.now()), action: AdminURL.report(report.name), fields: fields,
+        notes: asked.notes(at: pages.now()) + [table?.unconvertedNote].compactMap(\.self),
+        action: AdminURL.report(report.name), fields: fields,
         workingHref: isWorking ? request.uri.string : nil,
         // A chart would lack the latest rows.
         charts: table.map { $0.isCutShort ? [] : ReportCharts(table: $0).pictures } ?? [],

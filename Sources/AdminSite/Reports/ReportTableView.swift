@@ -124,15 +124,14 @@ extension DataCell {
       isCode: column.kind == .text && column.name.hasSuffix("_id"))
   }
 
-  /// A share with one decimal, rounded down so that 100% means all; empty for a period that is not
-  /// over yet.
+  /// A share with one decimal; 100% means all, and a period that is not over yet has none.
   fileprivate init(retained: Int64?, of size: Int64, href: String?) {
     guard let retained, size > 0 else {
       self.init(text: "", isNumber: true)
       return
     }
     let part = min(max(Double(retained) / Double(size), 0), 1)
-    let share = Int64((part * 1000).rounded(.down)) * 10
+    let share = part == 1 ? 10_000 : min(Int64((part * 1000).rounded()) * 10, 9990)
     self.init(
       text: ChartUnit.share.text(share), href: href, isNumber: true, heat: Int(share / 1000))
   }

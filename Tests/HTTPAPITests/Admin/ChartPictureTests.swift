@@ -185,7 +185,7 @@ struct ChartPictureTests {
     #expect(table.columns.map(\.label) == ["Cohort", "Size", "Month 0", "1", "2"])
     #expect(
       table.rows.map { $0.cells.map(\.text) } == [
-        ["2026-10", "3", "100.0 %", "66.6 %", "33.3 %"],
+        ["2026-10", "3", "100.0 %", "66.7 %", "33.3 %"],
         ["2026-11", "1,000", "100.0 %", "99.9 %", ""],
         ["2026-12", "0", "", "", ""],
       ])
