@@ -47,7 +47,8 @@ struct RatesPageTests {
     try await TestAPI.run { api in
       let rate = try Rate(
         .exchange(currency: "USD", reportingCurrency: "EUR"), "0.5", validFrom: "2026-01-01")
-      try await api.ledger.rates.set(rate, by: Administrator(name: "ops"), at: Timestamp(milliseconds: 0))
+      try await api.ledger.rates.set(
+        rate, by: Administrator(name: "ops"), at: Timestamp(milliseconds: 0))
       _ = try await api.database.execute(
         """
         INSERT INTO tenure.movement (environment, original_transaction_id, kind, at, transaction_id,
