@@ -59,6 +59,7 @@ package struct AdminSite: Site {
       .get("/admin/reports/{name}", use: reports.show)
       .get("/admin/reports/{name}/transactions", use: reports.items)
       .get("/admin/what-if", use: WhatIfPageController(api: api).show)
+      .get("/admin/rates", use: RatesPageController(api: api).show)
       .get("/admin/unclaimed", use: queues.unclaimed)
       .get("/admin/parked", use: queues.parked)
       .post("/admin/parked/jobs", use: queues.retryJobs)
@@ -71,6 +72,10 @@ package struct AdminSite: Site {
       .get("/admin/health", use: health.show)
 
     ProductFormController(api: api).addRoutes(to: admin, at: "/admin/product-form")
+    for kind in RateKind.allCases {
+      RateFormController(api: api, kind: kind)
+        .addRoutes(to: admin, at: AdminURL.rate(kind.rawValue))
+    }
     OwnershipController(api: api, isRelease: false).addRoutes(
       to: support, at: "/admin/transactions/{transaction_id}/transfer")
     OwnershipController(api: api, isRelease: true).addRoutes(

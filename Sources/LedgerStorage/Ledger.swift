@@ -78,6 +78,7 @@ extension LedgerStore {
   package var jobs: JobQueue { JobQueue(core: core) }
   package var events: EventFeed { EventFeed(core: core) }
   package var webhooks: WebhookQueue { WebhookQueue(core: core) }
+  package var rates: RateStore { RateStore(core: core) }
   package var administration: AdministrationStore { AdministrationStore(core: core) }
   package var maintenance: Maintenance { Maintenance(core: core) }
   package var auditor: LedgerAuditor { LedgerAuditor(core: core) }

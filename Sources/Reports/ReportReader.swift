@@ -48,9 +48,11 @@ package struct ReportReader: Sendable {
     let columns = report.columns(choices)
     let limit = choices.limit ?? ReportChoices.usualLimit
     // One row beyond the limit shows whether there are more.
-    return try ReportTable(
+    var table = try ReportTable(
       of: report, asOf: choices.asOf ?? now, columns,
       await rows(report.query(choices, rows: limit + 1, at: now)), limit: limit)
+    if !choices.listsItems { table.reportingCurrency = choices.reportingCurrency }
+    return table
   }
 
   func check(_ choices: ReportChoices, for report: Report, at now: Timestamp) async throws {

@@ -55,6 +55,29 @@ package struct ReportTable: Hashable, Sendable {
   package let rows: [[ReportValue]]
   /// There are more rows than the limit.
   package let isCutShort: Bool
+  /// The currency into which amounts were to be converted.
+  package var reportingCurrency: String?
+}
+
+extension ReportTable {
+  /// The currencies that were not converted, since no rate is known for them.
+  package var unconverted: [String] {
+    guard let reportingCurrency,
+      let column = columns.firstIndex(where: { $0.name == "currency" })
+    else { return [] }
+    let currencies = rows.compactMap { row -> String? in
+      if case .text(let currency) = row[column] { currency } else { nil }
+    }
+    return Set(currencies).subtracting([reportingCurrency]).sorted()
+  }
+
+  /// The sentence about ``unconverted``; nil: everything was converted.
+  package var unconvertedNote: String? {
+    guard let reportingCurrency, !unconverted.isEmpty else { return nil }
+    let currencies = unconverted.joined(separator: ", ")
+    return "No exchange rate to \(reportingCurrency) is known for \(currencies) on these days, so "
+      + "those amounts were not converted. Set rates on the page Rates or with `tenure rates`."
+  }
 }
 
 package enum ReportFormat: String, CaseIterable, Sendable {
@@ -85,7 +108,11 @@ extension ReportTable {
     let lines = [shown.map { columns[$0].title }] + cells.map { row in shown.map { row[$0] } }
     let numbers = Set(shown.indices.filter { columns[shown[$0]].isNumber })
     let text = lines.aligned(right: numbers).map { $0 + "\n" }.joined()
-    return isCutShort ? text + "There are more rows: ask for them with a higher limit.\n" : text
+    let notes =
+      [isCutShort ? "There are more rows: ask for them with a higher limit." : nil] + [
+        unconvertedNote
+      ]
+    return text + notes.compactMap(\.self).map { $0 + "\n" }.joined()
   }
 
   // MARK: For programs
@@ -101,6 +128,7 @@ extension ReportTable {
         for (column, value) in zip(columns, row) { json.member(column.name, value) }
       }
       json.member("cut_short", isCutShort)
+      if reportingCurrency != nil { json.member("unconverted", unconverted) }
     }
     return json.text
   }
@@ -167,19 +195,39 @@ extension ReportValue {
     }
   }
 
-  /// An amount with two digits, or three if needed, as in `9.99 EUR`.
+  /// An amount with the currency's own digits, rounded half away from zero, as in `9.99 EUR` and
+  /// `1500 JPY`.
   package static func words(milliunits: Int64, _ currency: String?) -> String {
-    let (units, rest) = milliunits.magnitude.quotientAndRemainder(dividingBy: 1000)
-    let thousandths = String(repeating: "0", count: 3 - "\(rest)".count) + "\(rest)"
-    let digits = thousandths.hasSuffix("0") ? thousandths.dropLast() : thousandths[...]
-    let amount = (milliunits < 0 ? "-" : "") + "\(units).\(digits)"
+    let digits = fractionDigits(of: currency)
+    let unit: UInt64 = [1000, 100, 10, 1][digits]
+    let rounded = (milliunits.magnitude + unit / 2) / unit
+    let (units, rest) = rounded.quotientAndRemainder(dividingBy: 1000 / unit)
+    let fraction = String(repeating: "0", count: max(0, digits - "\(rest)".count)) + "\(rest)"
+    let sign = milliunits < 0 && rounded > 0 ? "-" : ""
+    let amount = digits == 0 ? "\(sign)\(units)" : "\(sign)\(units).\(fraction)"
     return currency.map { "\(amount) \($0)" } ?? amount
   }
 
-  /// A part of 1 with six digits, as percent with two: `0.333333` is `33.33 %`.
+  /// The digits after the point in a currency's amounts (ISO 4217); two for an unknown currency.
+  package static func fractionDigits(of currency: String?) -> Int {
+    guard let currency else { return 2 }
+    return wholeCurrencies.contains(currency) ? 0 : thousandthCurrencies.contains(currency) ? 3 : 2
+  }
+
+  private static let wholeCurrencies: Set<String> = [
+    "BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND",
+    "VUV", "XAF", "XOF", "XPF",
+  ]
+  private static let thousandthCurrencies: Set<String> = [
+    "BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND",
+  ]
+
+  /// A part of 1 with six digits, as percent with two: `0.333333` is `33.33 %`, and only the whole
+  /// is `100.00 %`.
   private static func percent(_ decimal: String) -> String {
     guard let millionths = Int64(decimal.replacing(".", with: "")) else { return decimal }
-    let rounded = (millionths.magnitude + 50) / 100
+    var rounded = (millionths.magnitude + 50) / 100
+    if millionths.magnitude < 1_000_000 { rounded = min(rounded, 9999) }
     let (whole, rest) = rounded.quotientAndRemainder(dividingBy: 100)
     let sign = decimal.hasPrefix("-") && rounded > 0 ? "-" : ""
     return sign + "\(whole).\(rest < 10 ? "0" : "")\(rest) %"

@@ -17,7 +17,8 @@ struct Tenure: AsyncParsableCommand {
       ServeCommand.self, WorkCommand.self, PollCommand.self, JobsCommand.self,
       WebhooksCommand.self, AccountCommand.self, ChargeCommand.self, MigrateCommand.self,
       AuditCommand.self, RebuildCommand.self, VerifyProofCommand.self, WhatIfCommand.self,
-      ReportCommand.self, ImportCommand.self, ExportCommand.self, CompareCommand.self,
+      ReportCommand.self, RatesCommand.self, ImportCommand.self, ExportCommand.self,
+      CompareCommand.self,
       AppStoreCommand.self, DoctorCommand.self, MetricsCommand.self,
     ],
     groupedSubcommands: [developmentCommands])

@@ -107,10 +107,14 @@ struct ReportFormatTests {
   @Test(arguments: [
     // value                                        in a table       in CSV and JSON
     (.money(milliunits: 9990, currency: "EUR"),     "9.99 EUR",      "9990"),
-    (.money(milliunits: -5991, currency: "EUR"),    "-5.991 EUR",    "-5991"),
-    (.money(milliunits: 100_000, currency: "JPY"),  "100.00 JPY",    "100000"),
+    (.money(milliunits: -5991, currency: "EUR"),    "-5.99 EUR",     "-5991"),
+    (.money(milliunits: 962_457, currency: "EUR"),  "962.46 EUR",    "962457"),
+    (.money(milliunits: 995, currency: "EUR"),      "1.00 EUR",      "995"),
+    (.money(milliunits: -4, currency: "EUR"),       "0.00 EUR",      "-4"),
+    (.money(milliunits: 100_500, currency: "JPY"),  "101 JPY",       "100500"),
+    (.money(milliunits: -1024, currency: "KWD"),    "-1.024 KWD",    "-1024"),
     (.money(milliunits: -50, currency: nil),        "-0.05",         "-50"),
-    (.money(milliunits: 5, currency: nil),          "0.005",         "5"),
+    (.money(milliunits: 5, currency: nil),          "0.01",          "5"),
     (.rate("0.333333"),                             "33.33 %",       "0.333333"),
     (.rate("-0.000049"),                            "0.00 %",        "-0.000049"),
     (.rate("-0.012350"),                            "-1.24 %",       "-0.012350"),

@@ -77,6 +77,9 @@ struct SampleReportTests {
           choices.environment = environment
           choices.from = CalendarDate(year: year, month: 1, day: 1)
           choices.bucket = report.parameters.contains(.bucket) ? buckets : nil
+          if buckets == .week, report.segmentations.contains(.periodType) {
+            choices.by = .periodType
+          }
           let sums = try await reports.table(of: report, choices, at: Self.now)
           choices.timeZone = "Etc/UTC"
           let movements = try await reports.table(of: report, choices, at: Self.now)

@@ -87,7 +87,9 @@ enum ChartUnit: Hashable, Sendable {
     case .count: Self.text(Decimal(value), decimals: 0...0)
     case .money(let currency):
       Self.text(
-        Decimal(value) / 1000, decimals: Self.digits(of: currency)...Self.digits(of: currency),
+        Decimal(value) / 1000,
+        decimals: ReportValue.fractionDigits(
+          of: currency)...ReportValue.fractionDigits(of: currency),
         rounded: .toNearestOrAwayFromZero) + " " + currency
     case .share: Self.text(Decimal(value) / 100, decimals: 2...2) + "%"
     }
@@ -95,7 +97,7 @@ enum ChartUnit: Hashable, Sendable {
 
   /// An amount with all of its digits, as in `962.457 USD`; nil if ``text(_:)`` says the same.
   static func exact(_ milliunits: Int64, currency: String) -> String? {
-    milliunits % [1000, 100, 10, 1][digits(of: currency)] == 0
+    milliunits % [1000, 100, 10, 1][ReportValue.fractionDigits(of: currency)] == 0
       ? nil : text(Decimal(milliunits) / 1000, decimals: 3...3) + " " + currency
   }
 
@@ -129,15 +131,6 @@ enum ChartUnit: Hashable, Sendable {
   }
 
   private static let english = Locale(identifier: "en_US")
-
-  /// The digits after the decimal point; Apple's currencies without and with three are listed.
-  private static func digits(of currency: String) -> Int {
-    switch currency {
-    case "JPY", "KRW", "VND", "CLP": 0
-    case "BHD", "JOD", "KWD", "OMR", "TND": 3
-    default: 2
-    }
-  }
 }
 
 /// The marks of a time axis: midnights, first days of months, or full hours.

@@ -73,6 +73,8 @@ extension OverviewAnswers {
     case .redeliverEvent, .redeliverParkedEvents: "redelivered events"
     case .retryJobs: "retried jobs"
     case .verifySubmissions: "verified submissions"
+    case .setExchangeRate: "set the exchange rate"
+    case .setCommission: "set the commission on"
     case nil: action.replacing("_", with: " ")
     }
   }

@@ -18,6 +18,7 @@ package enum AdminURL {
   static let products = "/admin/products"
   /// The form for a new product.
   static let productForm = "/admin/product-form"
+  static let rates = "/admin/rates"
 
   /// The login form, with the path to open afterwards (default: the overview).
   static func login(returnTo path: String?) -> String {
@@ -79,6 +80,9 @@ package enum AdminURL {
   static func product(_ id: String, isForm: Bool = false) -> String {
     address(isForm ? productForm : "/admin/product", query: [("product_id", id)])
   }
+
+  /// The form that sets a rate: `exchange` or `commission`.
+  static func rate(_ kind: String) -> String { "/admin/rates/\(encoded(kind))" }
 
   static func report(_ name: String, choices: [(name: String, value: String)] = []) -> String {
     address("/admin/reports/\(encoded(name))", query: choices)

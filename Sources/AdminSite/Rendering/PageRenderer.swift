@@ -59,7 +59,10 @@ struct PageRenderer: Sendable {
       ),
       (
         "Analytics",
-        [item("Reports", AdminURL.reports), item("What if", AdminURL.whatIf)]
+        [
+          item("Reports", AdminURL.reports), item("What if", AdminURL.whatIf),
+          item("Rates", AdminURL.rates),
+        ]
       ),
       (
         "Setup",
@@ -133,6 +136,7 @@ extension PageRenderer {
     ("paging", PackageResources.paging_mustache),
     ("parked", PackageResources.parked_mustache),
     ("properties", PackageResources.properties_mustache),
+    ("rates", PackageResources.rates_mustache),
     ("rejected", PackageResources.rejected_mustache),
     ("report", PackageResources.report_mustache),
     ("reports", PackageResources.reports_mustache),

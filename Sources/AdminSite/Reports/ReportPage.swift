@@ -125,7 +125,8 @@ struct ReportPageController: Controller {
         definition: DefinitionText(
           try await api.reports.definitions()[report] ?? report.summary
         ).pieces,
-        notes: asked.notes(at: pages.now()), action: AdminURL.report(report.name),
+        notes: asked.notes(at: pages.now()) + [table?.unconvertedNote].compactMap(\.self),
+        action: AdminURL.report(report.name),
         range: isRight ? asked.rangeText : nil,
         previousRange: asked.previousRange?.text, presets: isRight ? asked.presets : [],
         form: form, workingHref: isWorking ? request.uri.string : nil,

@@ -38,6 +38,8 @@ package struct AdministratorAction: Sendable {
     case redeliverParkedEvents = "redeliver_parked_events"
     case retryJobs = "retry_jobs"
     case verifySubmissions = "verify_submissions"
+    case setExchangeRate = "set_exchange_rate"
+    case setCommission = "set_commission"
   }
 
   package let id: Int64

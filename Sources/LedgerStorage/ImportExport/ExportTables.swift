@@ -183,6 +183,15 @@ extension ExportTable {
       "rate", Field("recorded_at", time("t.recorded_at").replacing("SS.MS", with: "SS.US")),
     ])
 
+  /// Apple's commission; a correction is a separate row.
+  package static let commissions = ExportTable(
+    "commission AS t",
+    key: [("product_id", "text"), ("valid_from", "date"), ("recorded_at", "timestamptz")],
+    [
+      "product_id", Field("valid_from", "to_char(t.valid_from, 'YYYY-MM-DD')"), "percent",
+      Field("recorded_at", time("t.recorded_at").replacing("SS.MS", with: "SS.US")),
+    ])
+
   /// Accounts, including erased ones, which have a pseudonym.
   package static let accounts = ExportTable(
     """

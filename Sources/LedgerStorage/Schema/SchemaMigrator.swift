@@ -321,7 +321,7 @@ extension SchemaMigrator {
       WHERE relnamespace = 'tenure'::regnamespace AND relkind IN ('r', 'p')
         AND NOT (has_schema_privilege(relnamespace, 'USAGE') AND has_table_privilege(oid, 'SELECT')
           -- Only the owner and its functions write these.
-          AND (relname IN ('body', 'certificate_chain', 'exchange_rate', 'schema_version',
+          AND (relname IN ('body', 'certificate_chain', 'schema_version',
               'schema_part', 'account_chain', 'account_entry', 'administrator_action')
             OR has_table_privilege(oid, 'INSERT')))
       ORDER BY relname

@@ -17,8 +17,8 @@ struct ExportCommand: AsyncParsableCommand {
       granted entitlements. unverified: imported original transactions that Apple has not \
       confirmed, with the reason if Tenure gave up.
 
-      Source data: products and rates: all versions of the catalogue, and exchange rates. \
-      accounts: keys, tokens and consents. submissions: submissions of app servers, without \
+      Source data: products: all versions of the catalogue. rates and commissions: exchange rates, \
+      and Apple's commission. accounts: keys, tokens and consents. submissions: submissions of app servers, without \
       receipts. notifications: Apple's notifications with retained bodies and all hashes. \
       write-backs: owners and consumption data sent to Apple. ledger and checkpoints: all entries \
       with their hashes, and the digests that audits noted. actions: administrator actions with \
@@ -30,7 +30,7 @@ struct ExportCommand: AsyncParsableCommand {
 
   enum Subject: String, CaseIterable, ExpressibleByArgument {
     case owners, entitlements, charges, orders, grants, unverified
-    case products, rates, accounts, submissions, notifications
+    case products, rates, commissions, accounts, submissions, notifications
     case writeBacks = "write-backs"
     case ledger, checkpoints
     case administratorActions = "actions"
@@ -70,6 +70,7 @@ struct ExportCommand: AsyncParsableCommand {
       case .grants: try await export(.grants)
       case .unverified: try await export(.unverified)
       case .rates: try await export(.rates)
+      case .commissions: try await export(.commissions)
       case .accounts: try await export(.accounts)
       case .submissions: try await export(.submissions)
       case .notifications: try await export(.notifications)

@@ -113,7 +113,7 @@ struct ReportOptions: ParsableArguments {
   @Option(help: "refunds: count by the date of the refund or of the charge. (default: refund)")
   var dateOf: ReportChoices.DateOf?
 
-  @Option(help: "Convert amounts to this currency, with the rates in the table exchange_rate.")
+  @Option(help: "Convert amounts to this currency, with the rates of `tenure rates`.")
   var reportingCurrency: String?
 
   @Option(
@@ -128,7 +128,7 @@ struct ReportOptions: ParsableArguments {
   @Option(help: "intake: number of days, without --from; renewals-due: days ahead. (default: 30)")
   var days: Int?
 
-  @Option(help: "retention with --items: month since the first one, from 0.")
+  @Option(help: "retention, lifetime-value, with --items: month since the first one, from 0.")
   var period: Int?
 
   @Flag(help: "intake: include the sandbox.")

@@ -21,7 +21,8 @@ struct CommandTests {
   static let commands = [
     "serve", "work", "poll", "jobs", "webhooks", "account", "charge", "migrate", "audit", "rebuild",
     "what-if",
-    "report", "import", "export", "compare", "app-store", "demo", "rehearse", "simulate-app-store",
+    "report", "rates", "import", "export", "compare", "app-store", "demo", "rehearse",
+    "simulate-app-store",
     "doctor", "metrics", "bench",
   ]
 

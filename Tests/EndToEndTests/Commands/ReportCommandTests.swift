@@ -38,7 +38,7 @@ struct ReportCommandTests {
       // The days are those of the report.
       #expect(
         csv.output.contains(
-          /notifications_refused,,,wrong_signature,\d{4}-\d\d-\d\d,\d{4}-\d\d-\d\d,3,,/),
+          /notifications_refused,,,wrong_signature,\d{4}-\d\d-\d\d,\d{4}-\d\d-\d\d,true,3,,/),
         "\(csv.output)")
       // All of them, where a table has a thousand.
       let days = try await run(
@@ -49,6 +49,50 @@ struct ReportCommandTests {
       let parsed = try JSONSerialization.jsonObject(with: Data(json.output.utf8))
       let rows = try #require((parsed as? [String: Any])?["rows"] as? [[String: Any]])
       #expect(rows.map { $0["subject"] as? String } == ["version 2"])
+    }
+  }
+
+  @Test("rates are set and listed, and a report says which ones are missing")
+  func rates() async throws {
+    try await withScratchDatabase { database in
+      func run(_ arguments: String...) async throws -> ChildProcess.Outcome {
+        try await TenureProgram.run(
+          arguments: arguments, environment: ["DATABASE_URL": database.uri])
+      }
+      #expect(
+        try await run("rates").output == "No rates are set. Apple's commission counts as 30 %.\n")
+      let set = try await run("rates", "exchange", "USD", "EUR", "0.92", "--from", "2026-01-31")
+      #expect(set.output == "set  USD in EUR 0.92 from 2026-01-31\n", "\(set.errors)")
+      for product in [[], ["--product", "monthly"]] {
+        let arguments = ["rates", "commission", "15", "--from", "2026-01-01"] + product
+        let set = try await TenureProgram.run(
+          arguments: arguments, environment: ["DATABASE_URL": database.uri])
+        #expect(set.status == 0, "\(set.errors)")
+      }
+      let list = try await run("rates")
+      #expect(
+        list.output == """
+          kind        of            rate  valid from
+          exchange    USD in EUR    0.92  2026-01-31
+          commission  all products  15 %  2026-01-01
+          commission  monthly       15 %  2026-01-01
+
+          """)
+      let refused = try await run("rates", "exchange", "usd", "EUR", "0.92", "--from", "2026-01-31")
+      #expect(refused.status == 64)
+      #expect(refused.errors.contains("The currency must be a code of ISO 4217, such as EUR."))
+      _ = try await database.execute(
+        """
+        INSERT INTO tenure.movement (environment, original_transaction_id, kind, at, transaction_id,
+          charge_original_transaction_id, product_id, number, ownership_type, period_type, quantity,
+          currency, amount_milliunits, rule, decided_at, has_moved, is_renewal, expires_at, known_from)
+        SELECT 'production', code, 'charged', now(), code, code, 'monthly', 1, 'purchased', 'normal',
+          1, code, 1500, 'submitter', now(), false, false, 'infinity', now()
+        FROM unnest(ARRAY['USD', 'GBP']) AS code
+        """)
+      let report = try await run("report", "revenue", "--reporting-currency", "EUR")
+      #expect(report.output.contains("1.38 EUR"), "\(report.output)")
+      #expect(report.output.contains("No exchange rate to EUR is known for GBP on these days"))
     }
   }
 

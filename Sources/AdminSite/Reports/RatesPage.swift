@@ -1,0 +1,130 @@
+import HTTPAPI
+import HummingbirdCore
+import LedgerStorage
+import Reports
+import Subscriptions
+
+/// The page of exchange rates and of Apple's commission.
+struct RatesPageController: Controller {
+  let api: API
+
+  @Sendable
+  func show(_ request: Request, context: APIContext) async throws -> Response {
+    let rates = try await ledger.rates.rates()
+    return PageRenderer.response(
+      (
+        page: try await pages.frame("Rates", at: AdminURL.rates, context),
+        tables: [
+          DataTable(
+            "Exchange rates", rates, kind: RateKind.exchange,
+            emptyText: "No exchange rates. Reports show each currency by itself."),
+          DataTable(
+            "Apple's commission", rates, kind: .commission,
+            emptyText: "No commission is set. Proceeds are calculated with 30%."),
+        ],
+        actions: RateKind.allCases.map {
+          PageLink(label: $0.title, href: AdminURL.rate($0.rawValue))
+        }
+      ), "rates")
+  }
+}
+
+/// A kind of rate, by its form's name in the path.
+enum RateKind: String, CaseIterable {
+  case exchange
+  case commission
+
+  var title: String {
+    switch self {
+    case .exchange: "Set an exchange rate"
+    case .commission: "Set the commission"
+    }
+  }
+
+  fileprivate func includes(_ rate: Rate) -> Bool {
+    switch rate.subject {
+    case .exchange: self == .exchange
+    case .commission: self == .commission
+    }
+  }
+}
+
+extension DataTable {
+  fileprivate init(_ caption: String, _ rates: [Rate], kind: RateKind, emptyText: String) {
+    self.init(
+      caption: caption,
+      columns: [
+        DataColumn(label: kind == .exchange ? "Currency" : "Product"),
+        DataColumn(label: kind == .exchange ? "Rate" : "Percent", isNumber: true),
+        DataColumn(label: "Valid from"),
+      ],
+      rows: rates.filter(kind.includes).map { rate in
+        DataRow(cells: [
+          DataCell(text: rate.label, isHeading: true), DataCell(text: rate.value, isNumber: true),
+          DataCell(text: rate.validFrom),
+        ])
+      },
+      emptyText: emptyText)
+  }
+}
+
+/// The forms that set a rate.
+struct RateFormController: ActionController {
+  let api: API
+  let kind: RateKind
+
+  func subject(of request: Request, _ context: APIContext) -> RateKind { kind }
+
+  func perform(_ sent: SentForm, on kind: RateKind) async throws -> Response {
+    func text(_ field: RateFault.Field) -> String { sent.fields[field.rawValue]?.rawValue ?? "" }
+    let product = text(.product)
+    let rate: Rate
+    do {
+      rate = try Rate(
+        kind == .exchange
+          ? .exchange(
+            currency: text(.currency), reportingCurrency: text(.reportingCurrency))
+          : .commission(productID: product.isEmpty ? nil : product),
+        text(.value), validFrom: text(.validFrom))
+    } catch {
+      throw Problem.invalid(error.field.rawValue, error.text)
+    }
+    try await ledger.rates.set(rate, by: try sent.context.actingAdministrator(), at: now())
+    return sent.done(
+      "\(rate.label): \(rate.value) from \(rate.validFrom).", then: AdminURL.rates)
+  }
+
+  func form(for kind: RateKind) -> ActionForm {
+    let isExchange = kind == .exchange
+    func field(_ field: RateFault.Field, _ label: String, type: String = "text", hint: String)
+      -> FormField
+    {
+      FormField(
+        id: field.rawValue.replacing("_", with: "-"), name: field.rawValue, label: label,
+        isInput: true, type: type, maximumLength: 255, isRequired: field != .product, hint: hint)
+    }
+    let fields =
+      isExchange
+      ? [
+        field(.currency, "Currency", hint: "The currency to convert, such as USD."),
+        field(.reportingCurrency, "Reporting currency", hint: "For example EUR."),
+        field(
+          .value, "Rate", hint: "The value of one unit in the reporting currency, such as 0.92."),
+      ]
+      : [
+        field(
+          .product, "Product ID", hint: "Empty: all products without a commission of their own."),
+        field(.value, "Percent", hint: "For example 15."),
+      ]
+    return ActionForm(
+      title: kind.title, action: AdminURL.rate(kind.rawValue),
+      lead: isExchange
+        ? "Reports convert the amounts of a day with the latest rate that is valid on it."
+        : "Proceeds are revenue less Apple's commission on the day of the charge.",
+      properties: [],
+      fields: fields + [
+        field(.validFrom, "Valid from", type: "date", hint: "The first day on which it applies.")
+      ],
+      buttonLabel: "Set", subject: PageLink(label: "Rates", href: AdminURL.rates))
+  }
+}

@@ -1,0 +1,75 @@
+import LedgerStorage
+import Reports
+import Subscriptions
+import Testing
+
+@testable import HTTPAPI
+
+/// The page of exchange rates and commissions.
+struct RatesPageTests {
+  @Test func `a rate is set by its form, and shown`() async throws {
+    try await TestAPI.run { api in
+      var browser = try await AdminBrowser.loggedIn(api)
+      let empty = try await browser.get("/admin/rates")
+      #expect(empty.contains("No exchange rates. Reports show each currency by itself."))
+      #expect(empty.contains("No commission is set. Proceeds are calculated with 30%."))
+
+      let forms = [
+        (
+          "exchange", [("currency", "USD"), ("reporting_currency", "EUR"), ("value", "0.92")],
+          "USD in EUR: 0.92 from 2026-01-31."
+        ),
+        ("commission", [("product_id", ""), ("value", "15")], "all products: 15 from 2026-01-31."),
+      ]
+      for (form, fields, message) in forms {
+        #expect(try await browser.get("/admin/rates/\(form)").status == 200)
+        let day = [("valid_from", "2026-01-31")]
+        let unexplained = try await browser.post("/admin/rates/\(form)", fields + day)
+        #expect(unexplained.status == 400)
+        #expect(try await api.ledger.rates.rates().count == (form == "exchange" ? 0 : 1))
+        let done = try await browser.post(
+          "/admin/rates/\(form)", fields + day + [("reason", "As agreed.")])
+        #expect(done.status == 303)
+        #expect(try await browser.get("/admin/rates").contains(message))
+      }
+      let wrong = try await browser.post(
+        "/admin/rates/exchange",
+        [
+          ("currency", "USD"), ("reporting_currency", "EUR"), ("value", "many"),
+          ("valid_from", "2026-01-31"), ("reason", "As agreed."),
+        ])
+      #expect(wrong.status == 400)
+      #expect(wrong.contains("must be a positive number, such as 0.92"))
+    }
+  }
+
+  @Test func `an answer names the currencies without a rate`() async throws {
+    try await TestAPI.run { api in
+      let rate = try Rate(
+        .exchange(currency: "USD", reportingCurrency: "EUR"), "0.5", validFrom: "2026-01-01")
+      try await api.ledger.rates.set(
+        rate, by: Administrator(name: "ops"), at: Timestamp(milliseconds: 0))
+      _ = try await api.database.execute(
+        """
+        INSERT INTO tenure.movement (environment, original_transaction_id, kind, at, transaction_id,
+          charge_original_transaction_id, product_id, number, ownership_type, period_type, quantity,
+          currency, amount_milliunits, rule, decided_at, has_moved, is_renewal, expires_at, known_from)
+        SELECT 'production', code, 'charged', '2026-03-01Z', code, code, 'monthly', 1, 'purchased',
+          'normal', 1, code, 1500, 'submitter', '2026-03-01Z', false, false, 'infinity', '2026-03-01Z'
+        FROM unnest(ARRAY['USD', 'GBP', 'JPY']) AS code
+        """)
+      let choices = "from=2026-03-01&to=2026-03-31&as_of=2026-04-01T00:00:00Z"
+      let path = "/v1/reports/revenue?\(choices)"
+      func answer(_ query: String) async throws -> Answer {
+        var answer = try await api.get(path + query, as: .admin)
+        while answer.status == 202 { answer = try await api.get(path + query, as: .admin) }
+        return answer
+      }
+      #expect(try await answer("")["unconverted"] == nil)
+      #expect(try await answer("&reporting_currency=EUR")["unconverted"] == ["GBP", "JPY"])
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/reports/revenue?\(choices)&reporting_currency=EUR")
+      #expect(page.contains("No exchange rate to EUR is known for GBP, JPY on these days"))
+    }
+  }
+}
