@@ -1,4 +1,5 @@
 import Foundation
+import Reports
 import Subscriptions
 
 /// The vertical axis of a chart, between round numbers.
@@ -84,14 +85,13 @@ enum ChartUnit: Hashable, Sendable {
   /// Writes a value, as in `1,284`, `1,284.50 USD` (rounded to the currency's own digits) or `3.25%`.
   func text(_ value: Int64) -> String {
     switch self {
-    case .count: Self.text(Decimal(value), decimals: 0...0)
+    case .count: return Self.text(Decimal(value), decimals: 0...0)
     case .money(let currency):
-      Self.text(
-        Decimal(value) / 1000,
-        decimals: ReportValue.fractionDigits(
-          of: currency)...ReportValue.fractionDigits(of: currency),
-        rounded: .toNearestOrAwayFromZero) + " " + currency
-    case .share: Self.text(Decimal(value) / 100, decimals: 2...2) + "%"
+      let digits = ReportValue.fractionDigits(of: currency)
+      return Self.text(
+        Decimal(value) / 1000, decimals: digits...digits, rounded: .toNearestOrAwayFromZero)
+        + " " + currency
+    case .share: return Self.text(Decimal(value) / 100, decimals: 2...2) + "%"
     }
   }
 

@@ -1,4 +1,6 @@
+import JSONText
 import LedgerStorage
+import Postgres
 import Reports
 import Subscriptions
 import Testing
