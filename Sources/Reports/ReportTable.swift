@@ -198,7 +198,8 @@ extension ReportValue {
   /// An amount with the currency's own digits, rounded half away from zero, as in `9.99 EUR` and
   /// `1500 JPY`.
   package static func words(milliunits: Int64, _ currency: String?) -> String {
-    let digits = fractionDigits(of: currency)
+    // Without a currency, all that there are.
+    let digits = currency != nil || milliunits % 10 == 0 ? fractionDigits(of: currency) : 3
     let unit: UInt64 = [1000, 100, 10, 1][digits]
     let rounded = (milliunits.magnitude + unit / 2) / unit
     let (units, rest) = rounded.quotientAndRemainder(dividingBy: 1000 / unit)

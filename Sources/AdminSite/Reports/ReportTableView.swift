@@ -65,8 +65,11 @@ extension DataTable {
               in: table.report)
             if column.name == "from_day", let period { cell.take(period) }
             cell.isHeading = place == shown.first
-            cell.href = table.cell(column.name, inRow: row.index, of: request.choices)
-              .map(request.href)
+            // Without a text, a link would have no name.
+            if !cell.text.isEmpty {
+              cell.href = table.cell(column.name, inRow: row.index, of: request.choices)
+                .map(request.href)
+            }
             if let share = request.report.shares[column.name] {
               cell.take(share) { row[$0]?.integer }
             }

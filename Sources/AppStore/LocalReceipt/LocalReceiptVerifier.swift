@@ -133,7 +133,8 @@ extension TransactionRecord {
       webOrderLineItemID: purchase.webOrderLineItemID.map { WebOrderLineItemID(String($0)) },
       productType: purchase.productType,
       quantity: purchase.quantity.flatMap { Int(exactly: $0) }.map { max($0, 1) } ?? 1,
-      periodType: purchase.periodType, offerID: purchase.promotionalOfferID,
+      periodType: purchase.periodType, offerType: purchase.offerType,
+      offerID: purchase.promotionalOfferID,
       revocation: purchase.cancellationDate.map { .mentioned(at: $0, reason: nil) } ?? .notSaid)
   }
 
@@ -150,6 +151,11 @@ extension InAppReceipt {
     if isTrialPeriod == true { return .trial }
     if isInIntroOfferPeriod == true { return .intro }
     return promotionalOfferID == nil ? .normal : .offer
+  }
+
+  fileprivate var offerType: OfferType? {
+    if promotionalOfferID != nil { return .promotional }
+    return isTrialPeriod == true || isInIntroOfferPeriod == true ? .introductory : nil
   }
 }
 

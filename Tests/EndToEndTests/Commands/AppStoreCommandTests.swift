@@ -137,7 +137,7 @@ struct AppStoreCommandTests {
     "prices",
     arguments: [
       (9990, "USD", "9.99 USD"), (0, "EUR", "0.00 EUR"), (1, nil, "0.001"),
-      (-1500, "JPY", "-1.50 JPY"),
+      (-1500, "JPY", "-2 JPY"),
       (nil, "USD", ""), (12_345, nil, "12.345"),
     ] as [(Int64?, String?, String)])
   func prices(milliunits: Int64?, currency: String?, text: String) {

@@ -265,7 +265,8 @@ struct AdminInBrowserTests {
     let address = try await browser.address
     #expect(try await browser.texts("h1").count == 1, "\(address)")
     #expect(try await browser.flaws() == [], "\(address)")
-    #expect(try await browser.barriers() == [], "\(address)")
+    let barriers = try await browser.barriers()
+    #expect(barriers == [], "\(address): \(barriers)")
     try await browser.setDark(true)
     #expect(try await browser.barriers(isAboutColours: true) == [], "\(address), dark")
     try await browser.setPhone(true)

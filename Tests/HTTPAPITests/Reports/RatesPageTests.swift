@@ -60,6 +60,7 @@ struct RatesPageTests {
           'normal', 1, code, 1500, 'submitter', '2026-03-01Z', false, false, 'infinity', '2026-03-01Z'
         FROM unnest(ARRAY['USD', 'GBP', 'JPY']) AS code
         """)
+      _ = try await api.ledger.maintenance.repairMovements()
       let choices = "from=2026-03-01&to=2026-03-31&as_of=2026-04-01T00:00:00Z"
       let path = "/v1/reports/revenue?\(choices)"
       func answer(_ query: String) async throws -> Answer {
