@@ -114,7 +114,7 @@ struct ReportFormatTests {
     (.money(milliunits: 100_500, currency: "JPY"),  "101 JPY",       "100500"),
     (.money(milliunits: -1024, currency: "KWD"),    "-1.024 KWD",    "-1024"),
     (.money(milliunits: -50, currency: nil),        "-0.05",         "-50"),
-    (.money(milliunits: 5, currency: nil),          "0.01",          "5"),
+    (.money(milliunits: 5, currency: nil),          "0.005",         "5"),
     (.rate("0.333333"),                             "33.33 %",       "0.333333"),
     (.rate("-0.000049"),                            "0.00 %",        "-0.000049"),
     (.rate("-0.012350"),                            "-1.24 %",       "-0.012350"),
