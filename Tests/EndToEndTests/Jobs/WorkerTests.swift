@@ -198,25 +198,30 @@ struct WorkerTests {
             Product(
               id: "coins", validFrom: stage.clock.now, type: .consumable, entitlements: [],
               displayName: name))
-          // Old enough for the next checkpoint, by the database's clock, which no test can set.
-          try await stage.database.runScript(
+          // Old enough for the next checkpoint, by the database's clock, which no test can set. The
+          // moment is read first, because Citus refuses STABLE functions of columns in an UPDATE.
+          let moment = try await stage.database.query(
             """
-            UPDATE tenure.account_entry AS e SET stored_at = moment, hash = tenure.chained_hash(
+            SELECT coalesce(max(stored_before),
+              date_trunc('milliseconds', now() - interval '30 min'))
+            FROM tenure.ledger_checkpoint
+            """
+          ).decodeOnly(Timestamp.self)
+          _ = try await stage.database.execute(
+            """
+            UPDATE tenure.account_entry AS e SET stored_at = \(moment), hash = tenure.chained_hash(
               coalesce(p.hash, decode(repeat('00', 32), 'hex')), e.account_key::text,
-              e.number::text, (extract(epoch FROM moment) * 1000)::bigint::text, e.kind, e.row_id,
-              e.body)
+              e.number::text, \(String(moment.milliseconds)), e.kind, e.row_id, e.body)
             FROM tenure.account_chain AS c
             LEFT JOIN tenure.account_entry AS p
               ON p.account_key = c.account_key AND p.number = c.head_number - 1
-            CROSS JOIN (
-              SELECT coalesce(max(stored_before),
-                date_trunc('milliseconds', now() - interval '30 min')) AS moment
-              FROM tenure.ledger_checkpoint
-            ) AS latest
-            WHERE e.account_key = c.account_key AND e.number = c.head_number;
+            WHERE e.account_key = c.account_key AND e.number = c.head_number
+            """)
+          _ = try await stage.database.execute(
+            """
             UPDATE tenure.account_chain AS c SET head_hash = hash, head_stored_at = stored_at
             FROM tenure.account_entry AS e
-            WHERE e.account_key = c.account_key AND number = head_number;
+            WHERE e.account_key = c.account_key AND number = head_number
             """)
         }
         // Nothing to cover yet.
