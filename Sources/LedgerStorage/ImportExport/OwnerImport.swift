@@ -218,9 +218,10 @@ package struct ImportStore: LedgerStore {
       }
       let held = try await Self.hold(receivers, in: transaction)
       guard receivers.allSatisfy({ held[$0] == known[$0] }) else { throw AccountErased() }
+      // On a Citus, each entry of an account's chain is several round trips.
       try await transaction.commit(
         with: Self.insert(accounts, at: now) + Self.insert(lines, at: now)
-          + Self.seal(Set(accounts.map(\.key)), lines))
+          + Self.seal(Set(accounts.map(\.key)), lines), deadline: .seconds(600))
     }
     notifier.notify(.jobs)
   }
