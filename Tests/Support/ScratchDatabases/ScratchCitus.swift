@@ -180,6 +180,8 @@ package struct ScratchCitus: Sendable {
       GRANT tenure_program TO tenure_server;
       GRANT tenure_reader TO tenure_analyst;
       GRANT tenure_owner, tenure_server, tenure_analyst TO tenure_tester;
+      -- `tenure doctor` asks for it.
+      ALTER ROLE tenure_tester SET jit = off;
     END
     $$;
     """
