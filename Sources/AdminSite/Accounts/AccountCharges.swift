@@ -142,8 +142,8 @@ struct AccountCharges: Sendable {
       transactionID: charge.id.transactionID.rawValue, href: charge.id.href,
       productID: charge.productID.rawValue, chargedAt: Moment(charge.date),
       until: shown.end.map(Moment.init), price: Price.text(of: report),
-      state: Badge(charge, end: shown.end, at: now), rule: decision.rule.rawValue,
-      because: report.because, owner: other.map(PageLink.account),
+      state: Badge(charge, end: shown.end, at: now),
+      because: report.because.withTimesForPeople, owner: other.map(PageLink.account),
       // The administrator who assigned or released it.
       placed: shown.action.map {
         ($0.administrator, nil, $0.reason) as AdministratorNote

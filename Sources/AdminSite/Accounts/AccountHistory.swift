@@ -128,7 +128,7 @@ struct AccountHistoryRows: Sendable {
         cursor.entry = HistoryPosition(event.entry)
         var row = sources.fact(event)
         let line = event.entry.line
-        row.subject = PageLink(label: line.originalTransactionID.rawValue, href: line.href)
+        row.link(PageLink(label: line.originalTransactionID.rawValue, href: line.href))
         return row
       }
     }
@@ -138,6 +138,19 @@ struct AccountHistoryRows: Sendable {
 }
 
 extension FactRow {
+  /// Adds a link, in the sentence if that has its text.
+  fileprivate mutating func link(_ subject: PageLink) {
+    self.subject = subject
+    if let place = sentence.firstRange(of: subject.label),
+      !(sentence[place.upperBound...].first?.isNumber ?? false)
+    {
+      rest = String(sentence[place.upperBound...])
+      sentence = String(sentence[..<place.lowerBound])
+    } else {
+      sentence += " "
+    }
+  }
+
   fileprivate init(_ action: AdministratorAction, on account: Account) {
     self.init(
       at: Moment(action.actedAt), sentence: action.sentence(on: account),
@@ -214,7 +227,7 @@ extension FactRow {
       case .orderExpired: "Order expired: \(what)."
       case .accountErased: "This customer's data was erased."
       }
-    return data?["because"]?.string.map { "\(words) \($0)" } ?? words
+    return data?["because"]?.string.map { "\(words) \($0.withTimesForPeople)" } ?? words
   }
 }
 

@@ -71,8 +71,13 @@ struct AccountPageController: Controller {
   ) -> (text: String, tone: String, counterpart: String?) {
     let active = entitlements.filter(\.isActive)
     guard active.isEmpty else {
+      // Several entitlements of one product end together.
+      let ends = active.map(\.inWords).reduce(into: [String]()) { ends, words in
+        if !ends.contains(words) { ends.append(words) }
+      }
       return (
-        "Active entitlements: \(active.map(\.name).joined(separator: ", ")).",
+        "Active entitlements: \(active.map(\.name).joined(separator: ", ")). "
+          + ends.joined(separator: " "),
         active.contains { $0.state == .inGracePeriod } ? Tone.warning : Tone.good, nil
       )
     }

@@ -161,7 +161,7 @@ struct CustomerListController: Controller {
   private func table(_ customers: [Customer]) -> DataTable {
     DataTable(
       caption: "Customers",
-      columns: ["Account", "First seen", "Entitlements", "Products", "Access until or ended"].map {
+      columns: ["Account", "First seen", "Entitlements", "Products", "Access until"].map {
         DataColumn(label: $0)
       },
       rows: customers.map { customer in

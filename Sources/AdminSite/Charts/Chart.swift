@@ -254,7 +254,8 @@ extension ChartData {
   func seriesClass(_ index: Int) -> String {
     let isLoss = losses.contains(series[index].name)
     let place = series[..<index].count { losses.contains($0.name) == isLoss }
-    let colours = losses.isEmpty ? [1, 2, 3, 4, 5, 6] : isLoss ? [7, 2, 5] : [1, 3, 6, 4]
+    let colours =
+      losses.isEmpty ? [1, 2, 3, 4, 5, 6] : isLoss ? [7, 2, 5, 4, 6, 1] : [1, 3, 6, 4]
     return "series-\(colours[place % colours.count])"
   }
 
@@ -265,12 +266,15 @@ extension ChartData {
   private var allSeries: [Series] { series + (net.map { [$0] } ?? []) }
 
   private var legend: [(seriesClass: String, label: String, value: String?)] {
-    allSeries.enumerated().map { index, series in
-      (
-        self.series.indices.contains(index) ? seriesClass(index) : Self.netClass,
-        series.name, (sumsUp ? sum(series.values) : series.values.last ?? nil).map(unit.text)
-      )
-    }
+    // Without those that have no bar, unless all are like that.
+    let hasAny = allSeries.map { $0.values.contains { ($0 ?? 0) != 0 } }
+    return allSeries.enumerated().filter { hasAny[$0.offset] || !hasAny.contains(true) }
+      .map { index, series in
+        (
+          self.series.indices.contains(index) ? seriesClass(index) : Self.netClass,
+          series.name, (sumsUp ? sum(series.values) : series.values.last ?? nil).map(unit.text)
+        )
+      }
   }
 
   /// The sum of the finished buckets; nil if none is known.

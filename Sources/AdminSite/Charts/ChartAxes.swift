@@ -95,6 +95,12 @@ enum ChartUnit: Hashable, Sendable {
     }
   }
 
+  /// As ``text(_:)`` without the currency.
+  func number(_ value: Int64) -> String {
+    guard case .money(let currency) = self else { return text(value) }
+    return String(text(value).dropLast(currency.count + 1))
+  }
+
   /// An amount with all of its digits, as in `962.457 USD`; nil if ``text(_:)`` says the same.
   static func exact(_ milliunits: Int64, currency: String) -> String? {
     milliunits % [1000, 100, 10, 1][ReportValue.fractionDigits(of: currency)] == 0

@@ -93,7 +93,7 @@ extension ChargeReport {
       Property("Charged", charge.date), Property("Price", Price.text(of: self)),
       Property(
         "Owner", ownerAccountID ?? "unclaimed", href: ownerAccountID.map { AdminURL.account($0) }),
-      Property("Decision", because),
+      Property("Decision", because.withTimesForPeople),
     ]
   }
 }
@@ -143,9 +143,8 @@ struct SourceText: Sendable {
     let (entry, source) = (event.entry, event.source)
     let submitter = submitter(of: source)
     return FactRow(
-      anchor: anchor, at: Moment(entry.recordedAt), sentence: event.sentence,
-      source: source.kind.title,
-      symbol: source.kind.symbol, sourceDetail: detail(of: source),
+      anchor: anchor, at: Moment(entry.recordedAt), sentence: event.sentence.withTimesForPeople,
+      source: source.kind.title, symbol: source.kind.symbol, sourceDetail: detail(of: source),
       sourceID: submitter ?? source.id,
       sourceHref: submitter.map { AdminURL.account($0) }, reason: action(behind: event)?.reason,
       statedAt: entry.content.evidenceDate.flatMap { date in

@@ -76,7 +76,7 @@ struct OriginalTransactionPageController: Controller {
       chargedAt: Moment(charge.date), until: end.map(Moment.init),
       price: Price.text(of: report), ownerClass: TimelineOwner.ownerClass(owner),
       letter: TimelineOwner.letter(owner), owner: report.ownerAccountID.map(PageLink.account),
-      rule: recorded.decision.rule.rawValue, because: report.because,
+      because: report.because.withTimesForPeople,
       decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
       properties: evidence(of: report, in: original, facts: facts),
       history: facts.rows(about: charge, statusDates: recorded.decision.renewal.statusDates),
@@ -94,9 +94,10 @@ struct OriginalTransactionPageController: Controller {
     let decision = report.recorded.decision
     let renewal = decision.renewal
     let properties: [Property?] = [
-      Property("Summary", DecisionEvidence(on: report, in: original).sentences),
-      Property("Kind", report.charge.kind.rawValue),
-      Property("Reason", renewal.reason.rawValue, isCode: true),
+      Property(
+        "Summary", DecisionEvidence(on: report, in: original).sentences.withTimesForPeople),
+      Property("Kind", EnumText.sentence(report.charge.kind.rawValue)),
+      Property("Reason", EnumText.sentence(renewal.reason.rawValue)),
       facts.ownerOverride(of: report.charge, by: decision).map { action in
         Property(
           decision.rule == .administrator ? "Assigned by" : "Released by", action.administrator,
@@ -131,7 +132,8 @@ struct OriginalTransactionPageController: Controller {
     let properties: [Property?] = [
       Property(
         "Renewals go to", account ?? "no account", href: account.map { AdminURL.account($0) },
-        isCode: account != nil), Property("Environment", line.environment.rawValue),
+        isCode: account != nil),
+      Property("Environment", EnumText.sentence(line.environment.rawValue)),
       Property("Charges", ChartUnit.count.text(Int64(original.rule.charges.count))),
       product.map { Property("Product", $0.rawValue, isCode: true) },
       summary.paidThrough.map { Property("Paid through", $0) },
@@ -158,6 +160,8 @@ struct FactRow: Sendable {
   /// The time of recording, or of the action.
   var at: Moment
   var sentence: String
+  /// What follows the subject.
+  var rest = ""
   /// The original transaction, unless the page is about it.
   var subject: PageLink?
   /// For example `Notification`, `Submission`, `Poll` or `Administrator`.

@@ -148,6 +148,8 @@ extension TimelinePicture {
       }
       top = bottom + Self.laneGap / 2
     }
+    // For the label of the present.
+    if axis.contains(sketch.now) { top += 8 }
     let ticks = CalendarTicks(from: axis.from, until: axis.until, most: Self.mostTicks)
     self.init(
       layout: sketch, height: top,

@@ -15,7 +15,7 @@ extension OverviewAnswers {
     let work = [
       waiting(
         "Processing backlog", "submissions_open", "notifications_open", "jobs_overdue",
-        note: "receipts, notifications, overdue jobs", href: OverviewQuestion.intake.href),
+        note: "receipts, notifications, jobs", href: OverviewQuestion.intake.href),
       waiting(
         "Failed", "jobs_parked", "deliveries_parked", note: "jobs and webhook deliveries",
         href: AdminURL.parked),
@@ -90,6 +90,8 @@ extension OverviewAnswers {
       label: label, value: ChartUnit.count.text(weeks.last ?? 0), note: note,
       href: href ?? question.href, sparkline: Sparkline(weeks, name: "\(label) per week"))
     tile.compare(weeks, .count, to: "previous week", more: Tone.warning, less: Tone.good)
+    // Usually nothing fails.
+    if tile.changeTone == nil { tile.change = nil }
     return tile
   }
 
@@ -110,7 +112,8 @@ extension OverviewAnswers {
       let unit = ChartUnit.money(currency: currency)
       let weeks = weeks(.mrr, ["mrr_milliunits"], currency: currency) ?? []
       var tile = Tile(
-        label: "MRR, \(currency)", value: unit.text(amount), href: OverviewQuestion.mrr.href,
+        label: current.count > 1 ? "MRR, \(currency)" : "MRR", value: unit.text(amount),
+        href: OverviewQuestion.mrr.href,
         sparkline: Sparkline(weeks, name: "MRR", unit: unit))
       tile.compare(weeks, unit, to: "last week", more: Tone.good, less: Tone.warning)
       return tile
@@ -149,7 +152,7 @@ extension OverviewAnswers {
     }
     return all.prefix(Self.mostCurrencies).map { currency, amounts in
       monthly(
-        "\(label), \(currency)", amounts, .money(currency: currency), asOf,
+        all.count > 1 ? "\(label), \(currency)" : label, amounts, .money(currency: currency), asOf,
         href: OverviewQuestion.revenue.href)
     }
   }

@@ -115,7 +115,9 @@ struct QueueController: Controller {
       (
         page: try await pages.frame("Webhooks", at: AdminURL.webhooks, context),
         properties: [
-          Property("Receiver", webhook?.host ?? "not configured", isCode: webhook != nil),
+          Property(
+            "Receiver", webhook?.host ?? "not configured", isCode: webhook != nil,
+            note: webhook == nil ? "set TENURE_WEBHOOK_URL" : nil),
           count("Waiting", status.waiting), count("Retried", status.failing),
           count("Failed", status.parked, href: AdminURL.parked + "#webhooks"),
         ] + (status.oldestDueSince.map { [Property("Waiting since", $0)] } ?? []),

@@ -126,6 +126,8 @@ struct DataCell: Sendable {
   var text: String
   var href: String?
   var isNumber = false
+  /// The number 0, which has no items.
+  var isNil = false
   /// The row's heading.
   var isHeading = false
   var isCode = false
@@ -214,6 +216,15 @@ extension Timestamp {
   var dayName: String {
     let date = dayAndTime.date
     return "\(date.day) \(date.monthName) \(date.year)"
+  }
+}
+
+extension String {
+  /// With times of RFC 3339 as in ``Moment``.
+  var withTimesForPeople: String {
+    replacing(/\d{4}-\d\d-\d\dT[0-9:.]+Z/) { match in
+      Timestamp(rfc3339: String(match.output)).map { Moment($0).text } ?? String(match.output)
+    }
   }
 }
 

@@ -224,8 +224,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
       ? "Use the search to find accounts, transactions, orders and line items." : problem.detail
     var response = PageRenderer.response(
       (
-        page: PageRenderer.frame(Self.title(of: problem), context), status: problem.status.code,
-        code: problem.code.rawValue, detail: detail, links: links
+        page: PageRenderer.frame(Self.title(of: problem), context), detail: detail, links: links
       ), "error", status: problem.status)
     for field in problem.headers where field.name != .contentType {
       response.headers[field.name] = field.value

@@ -1,11 +1,16 @@
 import Reports
 import Subscriptions
 
-/// The rows of the report of retention.
+/// The rows of reports by cohort.
 enum CohortTable {
   /// Those whose month has ended: later facts only add to the others.
   static func finished(_ table: ReportTable, of request: ReportRequest) -> [ReportRow] {
     table.records.filter { request.hasEnded($0, of: table) }
+  }
+
+  /// As in `Feb 2026`.
+  static func name(_ cohort: String) -> String {
+    CalendarDate(iso8601: cohort).map { "\($0.monthName) \($0.year)" } ?? cohort
   }
 }
 
@@ -30,10 +35,9 @@ extension DataTable {
             retained: period["retained"]?.integer, of: size, href: href("retained", period),
             isUnfinished: !request.hasEnded(period, of: table))
         }
-        let month = CalendarDate(iso8601: cohort).map { "\($0.monthName) \($0.year)" }
         return DataRow(
           cells: [
-            DataCell(text: month ?? cohort, isHeading: true, identifier: cohort),
+            DataCell(text: CohortTable.name(cohort), isHeading: true, identifier: cohort),
             DataCell(
               text: ChartUnit.count.text(size), href: href("cohort_size", periods[0]),
               isNumber: true),
@@ -42,6 +46,53 @@ extension DataTable {
       },
       emptyText: "No cohorts yet.",
       note: "The last month of each cohort has not ended: it is shown without colour.")
+  }
+
+  /// A triangle of amounts per subscription by cohort and month, with a row for each cohort.
+  ///
+  /// - Parameters:
+  ///   - itemized: The column whose items a cell opens.
+  ///   - totals: The columns whose sums a cohort has in front.
+  init(
+    of column: String, itemized: String? = nil, totals: [String] = [], _ caption: String,
+    in table: ReportTable, currency: String, of request: ReportRequest
+  ) {
+    let unit = ChartUnit.money(currency: currency)
+    let cohorts = Dictionary(grouping: table.records.filter { $0["currency"]?.text == currency }) {
+      $0["cohort"]?.text ?? ""
+    }.sorted { $0.key < $1.key }
+    let count = cohorts.flatMap(\.value).map { $0.integer("period") }.max().map { $0 + 1 } ?? 0
+    func href(_ column: String, _ row: ReportRow) -> String? {
+      table.cell(column, inRow: row.index, of: request.choices).map(request.href)
+    }
+    self.init(
+      caption: "\(caption), \(currency)",
+      columns: [DataColumn(label: "Cohort"), DataColumn(label: "Size", isNumber: true)]
+        + table.columns.filter { totals.contains($0.name) }.map { DataColumn($0) }
+        + (0..<count).map { DataColumn(label: $0 == 0 ? "Month 0" : "\($0)", isNumber: true) },
+      rows: cohorts.map { cohort, rows in
+        let months = Dictionary(rows.map { ($0.integer("period"), $0) }) { first, _ in first }
+        let size = rows[0].integer("cohort_size")
+        var cells = [
+          DataCell(text: CohortTable.name(cohort), isHeading: true, identifier: cohort),
+          DataCell(
+            text: ChartUnit.count.text(size), href: href("cohort_size", rows[0]), isNumber: true),
+        ]
+        for total in totals {
+          let sum = rows.reduce(Int64(0)) { $0 + $1.integer(total) }
+          cells.append(DataCell(text: unit.number(sum), isNumber: true))
+        }
+        for month in 0..<count {
+          var cell = DataCell(text: "", isNumber: true)
+          if let row = months[month], let amount = row[column]?.integer {
+            cell.text = unit.number(amount)
+            cell.href = itemized.flatMap { amount == 0 ? nil : href($0, row) }
+          }
+          cells.append(cell)
+        }
+        return DataRow(cells: cells)
+      },
+      emptyText: "No cohorts yet.", note: "The last month of each cohort has not ended.")
   }
 
   /// The states of subscriptions, in the order of their lives.

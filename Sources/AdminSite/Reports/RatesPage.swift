@@ -11,9 +11,13 @@ struct RatesPageController: Controller {
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let rates = try await ledger.rates.rates()
+    var frame = try await pages.frame("Rates", at: AdminURL.rates, context)
+    frame.actions = RateKind.allCases.map {
+      PageLink(label: "\($0.title)…", href: AdminURL.rate($0.rawValue))
+    }
     return PageRenderer.response(
       (
-        page: try await pages.frame("Rates", at: AdminURL.rates, context),
+        page: frame,
         tables: [
           DataTable(
             "Exchange rates", rates, kind: RateKind.exchange,
@@ -21,10 +25,7 @@ struct RatesPageController: Controller {
           DataTable(
             "Apple's commission", rates, kind: .commission,
             emptyText: "No commission is set. Proceeds are calculated with 30%."),
-        ],
-        actions: RateKind.allCases.map {
-          PageLink(label: $0.title, href: AdminURL.rate($0.rawValue))
-        }
+        ]
       ), "rates")
   }
 }
@@ -36,8 +37,8 @@ enum RateKind: String, CaseIterable {
 
   var title: String {
     switch self {
-    case .exchange: "Set an exchange rate"
-    case .commission: "Set the commission"
+    case .exchange: "Set exchange rate"
+    case .commission: "Set commission"
     }
   }
 

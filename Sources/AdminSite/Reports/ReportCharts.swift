@@ -7,16 +7,23 @@ struct ReportCharts: Sendable {
   let request: ReportRequest
   /// The answer for the period before, whose stocks are drawn as well.
   var previous: ReportTable?
+  /// Whether charts without any number but 0 are drawn.
+  var showsZeros = true
 
   /// Sums up the rows of each period, but never across currencies.
   var pictures: [Chart] {
     switch table.report {
     case .subscriptions: [Chart(stacksOf: states)]
     case .retention: [Chart(linesOf: retention)]
+    case .lifetimeValue: lifetimeValues.map { Chart(linesOf: $0) }
+    case .intake where failures.isEmpty: []
+    case .intake where request.bucket == nil: [Chart(stacksOf: failuresByEvent)]
     default:
       table.report.charts.enumerated().flatMap { number, chart in
-        currencies(of: chart).enumerated().map { place, currency in
+        currencies(of: chart).enumerated().compactMap { place, currency in
           let data = data(chart, currency, id: "chart-\(number + 1)-\(place + 1)")
+          guard showsZeros || data.series.contains(where: { $0.values.contains { $0 ?? 0 != 0 } })
+          else { return nil }
           return chart.isStock ? Chart(linesOf: data) : Chart(stacksOf: data)
         }
       }
@@ -28,8 +35,18 @@ struct ReportCharts: Sendable {
     "Expired", "Churned", "Contraction", "Changed out", "Lost", "Refunded", "Refunds",
     "Switched off",
     "Entered", "Voluntary", "Involuntary", "Product withdrawn", "Unknown", "In grace period",
-    "In billing retry",
+    "In billing retry", "Failures",
   ]
+
+  /// The measures of the report of intake that its chart has.
+  private static let failureMeasures: Set<String> = [
+    "submissions_rejected", "apple_failures", "notifications_refused", "notifications_rejected",
+    "notifications_missed", "notifications_unbelievable", "write_backs_refused",
+  ]
+
+  private var failures: [ReportRow] {
+    table.records.filter { Self.failureMeasures.contains($0["measure"]?.text ?? "") }
+  }
 
   /// Counts have one chart, amounts one for each currency.
   private func currencies(of chart: ReportChart) -> [String?] {
@@ -45,7 +62,8 @@ struct ReportCharts: Sendable {
     let parts = Self.parts[table.report]
     let values =
       parts.map { column in
-        Set(table.records.compactMap { $0[column]?.text }).sorted()
+        Set((table.report == .intake ? failures : table.records).compactMap { $0[column]?.text })
+          .sorted()
       } ?? []
     let drawn =
       parts == nil
@@ -77,13 +95,16 @@ struct ReportCharts: Sendable {
       id: id, title: currency.map { "\(chart.title), \($0)" } ?? chart.title,
       unit: currency.map { .money(currency: $0) } ?? .count,
       buckets: periods.all.map { (at: Timestamp($0.range.first), label: $0.range.text) },
-      series: series, net: net, losses: Self.losses,
+      series: series, net: net,
+      losses: table.report == .intake ? Set(series.map(\.name)) : Self.losses,
       unfinished: Set(periods.all.indices.filter { periods.all[$0].isUnfinished }),
       sumsUp: !chart.isStock)
   }
 
   /// The columns whose values are the series.
-  private static let parts: [Report: String] = [.ownership: "measure", .audit: "action"]
+  private static let parts: [Report: String] = [
+    .ownership: "measure", .audit: "action", .intake: "measure",
+  ]
 
   private struct Drawn {
     let name: String
@@ -143,6 +164,39 @@ struct ReportCharts: Sendable {
       losses: Set(
         ["in_grace_period", "in_billing_retry"].map { EnumText.label($0, in: "state") }),
       categories: "Product", sumsUp: true)
+  }
+
+  /// The failures of all days.
+  private var failuresByEvent: ChartData {
+    let events = Dictionary(grouping: failures) { $0["measure"]?.text ?? "" }
+      .mapValues { $0.reduce(0) { $0 + $1.integer("number") } }.sorted { $0.key < $1.key }
+    return ChartData(
+      id: "chart-1-1", title: "Failures",
+      buckets: events.map { (at: table.asOf, label: EnumText.label($0.key, in: "measure")) },
+      series: [(name: "Failures", values: events.map { Optional($0.value) })], losses: Self.losses,
+      categories: "Event", sumsUp: true)
+  }
+
+  /// The revenue per subscription up to a month, of all cohorts that have finished it.
+  private var lifetimeValues: [ChartData] {
+    Set(table.records.compactMap { $0["currency"]?.text }).sorted().enumerated()
+      .map { place, currency in
+        let rows = CohortTable.finished(table, of: request).filter {
+          $0["currency"]?.text == currency
+        }
+        let months = Dictionary(grouping: rows) { $0.integer("period") }.sorted { $0.key < $1.key }
+        var sum: Int64 = 0
+        let values = months.map { _, rows in
+          let size = rows.reduce(0) { $0 + $1.integer("cohort_size") }
+          sum += rows.reduce(0) { $0 + $1.integer("revenue_milliunits") } / max(size, 1)
+          return Int64?.some(sum)
+        }
+        return ChartData(
+          id: "chart-1-\(place + 1)", title: "LTV after each month, all cohorts, \(currency)",
+          unit: .money(currency: currency),
+          buckets: months.map { (at: table.asOf, label: $0.key == 0 ? "Month 0" : "\($0.key)") },
+          series: [(name: "LTV", values: values)], categories: "Month")
+      }
   }
 
   /// The share of all cohorts that reached a month, by the number of months.

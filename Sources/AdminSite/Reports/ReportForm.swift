@@ -102,7 +102,8 @@ struct ReportForm: Sendable {
 
   private static let common: Set<ReportParameter> = [.from, .to, .bucket, .product, .days]
 
-  init(_ request: ReportRequest, _ catalogue: Catalogue) {
+  /// - Parameter currencies: Those to convert to.
+  init(_ request: ReportRequest, _ catalogue: Catalogue, currencies: [String]) {
     let parameters = request.report.parameters.filter { parameter in
       parameter != .column && parameter != .period
         // The first day says the same.
@@ -112,14 +113,16 @@ struct ReportForm: Sendable {
     let chosen = rare.count { request.choices.text(of: $0) != nil }
     rareChoices = chosen > 0 ? chosen : nil
     isRareOpen = rare.contains { request.faults[$0.rawValue] != nil }
-    fields = parameters.filter(Self.common.contains).map { FormField($0, of: request, catalogue) }
+    fields = parameters.filter(Self.common.contains).map {
+      FormField($0, of: request, catalogue, currencies)
+    }
     if request.isComparable {
       fields.append(
         FormField(
           id: "choice-compare", name: ReportRequest.compare, label: "Compare with previous period",
           isCheckbox: true, isChecked: request.comparesPrevious))
     }
-    rareFields = rare.map { FormField($0, of: request, catalogue) }
+    rareFields = rare.map { FormField($0, of: request, catalogue, currencies) }
     if parameters.contains(.timeZone) { timeZones = Self.timeZones }
   }
 
@@ -128,15 +131,17 @@ struct ReportForm: Sendable {
 }
 
 extension FormField {
-  fileprivate init(_ parameter: ReportParameter, of request: ReportRequest, _ catalogue: Catalogue)
-  {
+  fileprivate init(
+    _ parameter: ReportParameter, of request: ReportRequest, _ catalogue: Catalogue,
+    _ currencies: [String]
+  ) {
     let name = parameter.rawValue
     self.init(
       id: "choice-" + name.replacing("_", with: "-"), name: name, label: parameter.label)
     fault = request.faults[name]
     // The value in force, unless another one was entered.
     value = request.fields[name]?.rawValue ?? request.inForce(parameter)
-    if var values = parameter.values(of: request.report, catalogue) {
+    if var values = parameter.values(of: request.report, catalogue, currencies) {
       isSelect = true
       if !values.contains(where: { ExactText($0.value) == ExactText(value) }) {
         // The first one is usual.
@@ -187,7 +192,7 @@ extension ReportParameter {
   fileprivate var isFlag: Bool { rawValue.hasPrefix("include_") }
 
   /// The accepted values; nil: free text.
-  fileprivate func values(of report: Report, _ catalogue: Catalogue)
+  fileprivate func values(of report: Report, _ catalogue: Catalogue, _ currencies: [String])
     -> [(value: String, label: String)]?
   {
     switch rawValue {
@@ -206,17 +211,10 @@ extension ReportParameter {
         + report.segmentations.map { ($0.rawValue, EnumText.sentence($0.rawValue)) }
     case "date_of": [("refund", "Date of the refund"), ("charge", "Date of the purchase")]
     case "reporting_currency":
-      [("", "No conversion")] + Self.currencies.map { ($0, $0) }
+      [("", "No conversion")] + currencies.map { ($0, $0) }
     default: nil
     }
   }
-
-  /// Those in which Apple pays developers.
-  private static let currencies = [
-    "AED", "AUD", "BRL", "CAD", "CHF", "CNY", "DKK", "EUR", "GBP", "HKD", "IDR", "ILS", "INR",
-    "JPY", "KRW", "MXN", "MYR", "NOK", "NZD", "PHP", "PLN", "SAR", "SEK", "SGD", "THB", "TRY",
-    "TWD", "USD", "ZAR",
-  ]
 }
 
 extension Timestamp {

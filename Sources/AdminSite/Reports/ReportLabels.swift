@@ -21,7 +21,7 @@ extension ReportColumn {
     "opening_milliunits": "At start", "exchange_milliunits": "Exchange rates",
     "from_catalogue_milliunits": "Of it at catalogue prices", "price_source": "Price from",
     "days_after": "Days after purchase", "was_over": "Ended when first seen", "age": "Waiting",
-    "measure": "Event", "data": "Details",
+    "measure": "Event", "data": "Details", "arpu_milliunits": "ARPU", "ltv_milliunits": "LTV",
     "cohort_started": "Started (cohort)", "cohort_converted": "Converted (cohort)",
     "cohort_expired": "Expired (cohort)", "cohort_recovered": "Recovered (cohort)",
     "cohort_lost": "Lost (cohort)", "cohort_size": "Cohort size",
@@ -73,8 +73,10 @@ enum EnumText {
     return words.prefix(1).uppercased() + words.dropFirst()
   }
 
-  /// Makes words of the names in a text, as in `Receipt rejected 21003`; a sentence stays as it is.
+  /// Makes words of the names in a text, as in `Receipt rejected 21003`; a sentence or URL stays as it
+  /// is.
   private static func words(_ value: String) -> String {
+    if value.contains("://") { return value }
     let words = value.split(separator: " ", omittingEmptySubsequences: false).map { word in
       word.contains("_") ? word.replacing("_", with: " ").lowercased() : String(word)
     }

@@ -2,6 +2,7 @@ import HTTPAPI
 import HTTPTypes
 import Hummingbird
 import HummingbirdCore
+import LedgerStorage
 import NIOCore
 import Reports
 import Subscriptions
@@ -61,9 +62,18 @@ struct ReportPageController: Controller {
     }
     let isComplete = tables.count == (previous == nil ? 1 : 2)
     return try await page(
-      asked, form: ReportForm(asked, catalogue), isComplete ? tables[0] : nil,
+      asked, form: ReportForm(asked, catalogue, currencies: try await currencies(in: tables)),
+      isComplete ? tables[0] : nil,
       previous: isComplete ? tables.dropFirst().first : nil,
       isWorking: asked.faults.isEmpty && !isComplete, request, context)
+  }
+
+  /// The currencies of charges, products and exchange rates.
+  private func currencies(in tables: [ReportTable]) async throws -> [String] {
+    let charged = tables.flatMap(\.records).compactMap { $0["currency"]?.text }
+    return Set(
+      try await ledger.rates.currencies() + charged + catalogue.products.compactMap(\.currency)
+    ).sorted()
   }
 
   private func outcome(_ report: Report, _ choices: ReportChoices?) async
@@ -121,7 +131,7 @@ struct ReportPageController: Controller {
       report.name, choices: asked.choices.query(of: report) + [("format", "csv")])
     return PageRenderer.response(
       (
-        page: frame, name: report.name,
+        page: frame, name: report.name, summary: report.summary,
         definition: DefinitionText(
           try await api.reports.definitions()[report] ?? report.summary
         ).pieces,
@@ -132,7 +142,10 @@ struct ReportPageController: Controller {
         form: form, workingHref: isWorking ? request.uri.string : nil,
         // A chart would lack the latest rows.
         charts: table.map {
-          $0.isCutShort ? [] : ReportCharts(table: $0, request: asked, previous: previous).pictures
+          $0.isCutShort
+            ? []
+            : ReportCharts(table: $0, request: asked, previous: previous, showsZeros: false)
+              .pictures
         } ?? [],
         tables: table.map { asked.tables($0, previous: previous) } ?? [],
         downloads: isRight ? [PageLink(label: "CSV", href: address)] : []

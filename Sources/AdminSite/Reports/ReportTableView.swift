@@ -3,20 +3,40 @@ import Reports
 import Subscriptions
 
 extension ReportRequest {
-  /// By what the rows are split, for the column that has its values.
+  /// By what the rows are split.
+  private var meaningOfSegments: String? {
+    choices.query(of: report).first { $0.name == "by" }?.value
+  }
+
   fileprivate func meaning(of column: ReportColumn) -> String? {
-    column.name == "segment" ? choices.query(of: report).first { $0.name == "by" }?.value : nil
+    column.name == "segment" ? meaningOfSegments : nil
   }
 
   /// The answer as people read it.
   func tables(_ table: ReportTable, previous: ReportTable?) -> [DataTable] {
     switch report {
     case .retention: return [DataTable(cohortsOf: table, of: self)]
+    case .lifetimeValue where !table.isCutShort && !table.rows.isEmpty && meaningOfSegments == nil:
+      let currencies = Set(table.records.compactMap { $0["currency"]?.text }).sorted()
+      return currencies.flatMap { currency in
+        [
+          DataTable(
+            of: "ltv_milliunits", totals: ["revenue_milliunits", "proceeds_milliunits"], "LTV",
+            in: table, currency: currency, of: self),
+          DataTable(
+            of: "arpu_milliunits", itemized: "revenue_milliunits", "ARPU", in: table,
+            currency: currency, of: self),
+        ]
+      }
     case .subscriptions where !table.isCutShort: return [DataTable(statesOf: table, of: self)]
     case .intake:
       // What is open now has no day.
       let tables = [("Open now", true), ("In the period", false)].map { caption, isOpen in
-        DataTable(table, of: self, caption: caption) { ($0.periodStart == nil) == isOpen }
+        var shown = DataTable(table, of: self, caption: caption) {
+          ($0.periodStart == nil) == isOpen
+        }
+        if isOpen { shown.emptyText = "Nothing is open." }
+        return shown
       }
       return tables
     case .refunds:
@@ -70,6 +90,9 @@ extension DataTable {
               cell.href = table.cell(column.name, inRow: row.index, of: request.choices)
                 .map(request.href)
             }
+            if cell.isNumber, table.rows[row.index][place].integer == 0 {
+              (cell.href, cell.isNil) = (nil, true)
+            }
             if let share = request.report.shares[column.name] {
               cell.take(share) { row[$0]?.integer }
             }
@@ -82,6 +105,16 @@ extension DataTable {
           + "or download the file."
         : nil)
     rows += ReportTotals.rows(table, columns, previous: previous, of: request)
+    let currencies = Set(records.compactMap { $0["currency"]?.text })
+    // Once, instead of in each cell.
+    if hasMoney, currencies.count == 1, let currency = currencies.first {
+      self.caption += ", \(currency)"
+      for row in rows.indices {
+        for place in columns.indices where columns[place].kind == .money {
+          rows[row].cells[place].text.replace(" \(currency)", with: "")
+        }
+      }
+    }
   }
 
   /// The items of a number with links: the date, the account and the amount first.

@@ -37,7 +37,8 @@ struct ReportTotals: Sendable {
     let hasStock = columns.contains { totals.isStock($0.name) }
     var rows = [
       totals.row(
-        hasStock ? "Total or latest" : "Total", hasUnfinished ? "complete periods" : nil, columns)
+        hasStock ? "Total or latest" : "Total", hasUnfinished ? "of complete periods" : nil, columns
+      )
     ]
     guard let previous, !previous.isCutShort, let range = request.previousRange,
       let bucket = request.bucket

@@ -54,15 +54,17 @@ struct WhatIfPageController: Controller {
     }
     var policy = field(TextField.policy.name, "Policy")
     policy.isSelect = true
-    policy.options = OwnershipPolicy.all.map { ($0.name, $0.name, policy.value == $0.name) }
+    policy.options = OwnershipPolicy.all.map {
+      ($0.name, EnumText.sentence($0.name.replacing("-", with: "_")), policy.value == $0.name)
+    }
     let all = [
       policy, input(TextField.accountID.name, "Account ID"),
       input(TextField.originalTransactionID.name, "Original transaction ID"),
       input(TextField.bundleID.name, "App (bundle ID)"),
       input(TextField.subscriptionGroup.name, "Subscription group"),
-      input("billing_retry_days", "Billing retry in days (present-rule: 60)", type: "number"),
-      input("early_charge_hours", "Early charge in hours (present-rule: 24)", type: "number"),
-      input("period_end_seconds", "Period end in seconds (present-rule: 60)", type: "number"),
+      input("billing_retry_days", "Billing retry, days (60)", type: "number"),
+      input("early_charge_hours", "Early charge, hours (24)", type: "number"),
+      input("period_end_seconds", "Period end, seconds (60)", type: "number"),
     ]
     return (all, all.contains { $0.fault != nil })
   }

@@ -58,7 +58,7 @@ struct HealthPageController: Controller {
         ],
         findings: verdicts.flatMap { verdict, badge in
           findings.filter { $0.verdict == verdict }.map {
-            (badge: badge, check: $0.check, found: $0.found, remedy: $0.remedy)
+            (badge: badge, check: $0.check, found: $0.found.withTimesForPeople, remedy: $0.remedy)
           }
         },
         keys: DataTable(

@@ -18,7 +18,9 @@ struct ProductPageController: Controller {
     let (products, paging) = try PagePart(request.uri, of: AdminURL.products)
       .slice(of: catalogue.products) { $0.id.rawValue }
     var frame = try await pages.frame("Products", at: AdminURL.products, context)
-    frame.actions = context.links([PageLink(label: "Add…", href: AdminURL.productForm)])
+    frame.actions = context.links([PageLink(label: "Add product…", href: AdminURL.productForm)])
+    let values = products.map(Self.values)
+    let shown = Self.columns.indices.filter { place in values.contains { $0[place] != "–" } }
     return PageRenderer.response(
       (
         page: frame, lead: "The products sold, and the entitlements that they grant.",
@@ -26,14 +28,14 @@ struct ProductPageController: Controller {
         tables: [
           DataTable(
             caption: "Catalogue",
-            columns: (["Product"] + Self.columns).map { DataColumn(label: $0) },
-            rows: products.map { product in
+            columns: (["Product"] + shown.map { Self.columns[$0] }).map { DataColumn(label: $0) },
+            rows: zip(products, values).map { product, values in
               DataRow(
                 cells: [
                   DataCell(
                     text: product.id.rawValue, href: AdminURL.product(product.id.rawValue),
                     isHeading: true, isCode: true)
-                ] + Self.values(of: product).map { DataCell(text: $0) })
+                ] + shown.map { DataCell(text: values[$0]) })
             }, emptyText: "No products yet.")
         ], paging: paging
       ), "tables")

@@ -107,6 +107,16 @@ package struct RateStore: LedgerStore {
       }
   }
 
+  /// The currencies that have a rate, in no order.
+  package func currencies() async throws -> [String] {
+    try await database.query(
+      """
+      SELECT currency FROM tenure.exchange_rate
+      UNION SELECT reporting_currency FROM tenure.exchange_rate
+      """
+    ).decode(String.self)
+  }
+
   /// Sets a rate from its day on.
   package func set(
     _ rate: Rate, by administrator: Administrator, at now: Timestamp

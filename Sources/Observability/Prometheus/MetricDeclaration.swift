@@ -48,10 +48,8 @@ extension MetricDeclaration {
   ]
   /// Few, because there is a histogram for each route.
   private static let perRoute = [0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 1, 10]
-  /// Up to minutes, for calls to other servers.
-  private static let slow = [
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
-  ]
+  /// Up to minutes, for calls to other servers; few, because there is a histogram for each job.
+  private static let slow = [0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120]
   /// Up to days, for delays.
   private static let late = [
     0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 7_200, 28_800, 86_400, 259_200,

@@ -11,6 +11,7 @@ extension Report {
     "intake", label: "Intake", group: .operations,
     summary: "Processing: backlog, retries, rejections, missed notifications, failed jobs.",
     sql: PackageResources.intake_sql, itemOrder: "at DESC, measure, subject",
+    charts: [.bars("Failures", .init("Failures", "number"))],
     views: Views(
       numbers: Signature(
         parameters: [.from, .to, .days, .bucket, .timeZone, .environment, .includeSandbox],

@@ -146,7 +146,7 @@ struct OverviewTileTests {
       tiles.map { [$0.label, $0.value, $0.change, $0.changeTone, $0.note, $0.href] } == [
         [
           "Processing backlog", "5", "oldest: 2 h", Tone.bad,
-          "receipts, notifications, overdue jobs", "/admin/reports/intake?days=7",
+          "receipts, notifications, jobs", "/admin/reports/intake?days=7",
         ],
         [
           "Failed", "10", "oldest: 1 s", Tone.quiet, "jobs and webhook deliveries",
@@ -161,7 +161,7 @@ struct OverviewTileTests {
           "last 7 days, 1,000 invalid posts refused", "/admin/reports/intake?days=7",
         ],
         [
-          "Missed notifications", "5", "unchanged vs previous week", nil, "last 7 days",
+          "Missed notifications", "5", nil, nil, "last 7 days",
           "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
         ],
         [

@@ -137,7 +137,7 @@ struct ReportPageTests {
       let overview = try await get("/admin", &browser)
       for (label, href, value, words) in [
         ("Failed", "/admin/parked", "1", "oldest: 2 h"),
-        ("Rejected receipts", "/admin/rejected", "0", "unchanged vs previous week"),
+        ("Rejected receipts", "/admin/rejected", "0", "last 7 days"),
         (
           "Rejected notifications", "/admin/reports/intake?days=7", "1", "+1 vs previous week"
         ),
@@ -260,13 +260,15 @@ struct ReportPageTests {
           "\(report)")
         let table = try await api.api.reports.table(
           of: report, try Self.choices(report), at: api.api.now())
-        for row in table.records where report != .retention && report != .intake {
+        for row in table.records where !report.hasCohorts && report != .intake {
           // A row without refunds, and what a column says of its row alone.
           if report == .refunds, row["days_after"]?.text == nil { continue }
           for column in table.columns
           where !["from_day", "to_day", "is_partial", "mrr_twelfths"].contains(column.name) {
             let text = row[column.name]?.label(in: column.name, of: report).text ?? ""
-            #expect(page.contains(PageText.escaped(text)), "\(report): \(column.name)")
+            // One currency stands in the heading.
+            let plain = column.kind == .money ? text.replacing(/\ [A-Z]{3}$/, with: "") : text
+            #expect(page.contains(PageText.escaped(plain)), "\(report): \(column.name)")
           }
         }
         // Names of columns and values are in tooltips only.

@@ -114,7 +114,7 @@ struct ReportRangeTests {
       table.rows.map(\.rowClass) == [nil, nil, "unfinished", "total", "total", "total"])
     #expect(
       table.rows.map { $0.cells[0].note }
-        == [nil, nil, "so far", "complete periods", "1 Nov 2025 – 31 Jan 2026", nil])
+        == [nil, nil, "so far", "of complete periods", "1 Nov 2025 – 31 Jan 2026", nil])
   }
 
   @Test func `the report's own flag marks an unfinished period`() {

@@ -117,7 +117,7 @@ struct TimelineTests {
     #expect(picture.marks.map(\.x) == ["100"])
     #expect(picture.marks.map(\.y) == [38])
     #expect(picture.lanes.map(\.bottom) == [23, 53])
-    #expect((picture.height, picture.fullHeight) == (58, 82))
+    #expect((picture.height, picture.fullHeight) == (66, 90))
     #expect(picture.nowX == "50")
     #expect(!picture.isNowEarly)
     #expect(picture.signs.map(\.label) == ["poll"])
