@@ -27,7 +27,6 @@ package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
     self.sharedSecret = sharedSecret
   }
 
-  /// Fails, without repeating the secret, if it can't be a shared secret.
   package static func check(_ sharedSecret: Secret<String>?) throws {
     guard let text = sharedSecret?.revealed else { return }
     guard !text.isEmpty, !text.contains(where: \.isWhitespace) else {
@@ -48,7 +47,6 @@ package struct AppStoreApps: Sendable {
   /// In configuration order.
   package let all: [AppStoreApp]
 
-  /// There must be at least one app, and each only once.
   package init(_ apps: [AppStoreApp]) throws {
     guard !apps.isEmpty else {
       throw AppStoreSettingError("no app is configured: name at least one bundle ID")
@@ -64,7 +62,6 @@ package struct AppStoreApps: Sendable {
     all = apps
   }
 
-  /// The app with exactly this bundle ID.
   package subscript(bundleID: String) -> AppStoreApp? {
     all.first { ExactText($0.bundleID) == ExactText(bundleID) }
   }
@@ -80,7 +77,6 @@ package struct AppStoreApps: Sendable {
 }
 
 package struct AppStoreSettingError: Error, Hashable, CustomStringConvertible {
-  /// One sentence with the error and the accepted values.
   package let description: String
 
   package init(_ description: String) {

@@ -2,7 +2,6 @@ import AppStore
 import CoreMetrics
 import LedgerStorage
 
-/// Counters of verified submissions.
 struct SubmissionMetrics: Sendable {
   enum Outcome: String, CaseIterable {
     case verified
@@ -27,7 +26,6 @@ struct SubmissionMetrics: Sendable {
   }
 }
 
-/// Counters of received and processed notifications.
 struct NotificationMetrics: Sendable {
   /// Anyone can post a notification, so unknown types are counted as one.
   private static let other = "other"

@@ -17,7 +17,6 @@ package enum LogContext: Sendable {
     if case .request(let id) = self { id } else { nil }
   }
 
-  /// Adds the ID to every log line.
   package static let metadataProvider = Logger.MetadataProvider {
     switch current {
     case .request(let id): ["request.id": "\(id)"]

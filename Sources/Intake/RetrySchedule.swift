@@ -2,9 +2,7 @@ package import Subscriptions
 
 /// A retry schedule with exponential backoff.
 package struct RetrySchedule: Hashable, Sendable {
-  /// The first pause, which doubles from there.
   package let first: Duration
-  /// The longest pause.
   package let longest: Duration
   /// The retry window; nil: endless.
   package let patience: Duration?
@@ -47,7 +45,6 @@ package struct RetrySchedule: Hashable, Sendable {
     return max(next, min(notBefore, now + Self.longestWish))
   }
 
-  /// Whether the retry window is over.
   package func isOver(for since: Timestamp, at now: Timestamp) -> Bool {
     patience.map { now >= since + $0 } ?? false
   }

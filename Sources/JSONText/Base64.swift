@@ -17,7 +17,6 @@ package enum Base64 {
     return decode(text.dropLast(padding), standardDigits)
   }
 
-  /// Encodes as base64url without padding.
   package static func encode(url bytes: some Sequence<UInt8>) -> String {
     let text = Data(bytes).base64EncodedString().utf8.compactMap { byte -> UInt8? in
       switch byte {
@@ -30,7 +29,6 @@ package enum Base64 {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// Whether a byte is a digit of base64url.
   package static func isDigit(url byte: UInt8) -> Bool { urlDigits[Int(byte)] != noDigit }
 
   private static let urlDigits = digits(endingWith: "-_")

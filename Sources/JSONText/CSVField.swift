@@ -1,7 +1,5 @@
 extension [String?] {
   /// A line of CSV (RFC 4180), in which nil is an empty field.
-  ///
-  /// - Parameter guardsFormulas: As of `String.csvField(guardsFormulas:)`.
   package func csvLine(guardsFormulas: Bool) -> String {
     map { ($0 ?? "").csvField(guardsFormulas: guardsFormulas) }.joined(separator: ",") + "\r\n"
   }

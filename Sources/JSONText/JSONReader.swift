@@ -26,14 +26,16 @@ extension JSONValue {
   /// - Parameters:
   ///   - toleratesRepetitions: Whether a member may be repeated with the same value, as seen in
   ///     notifications of version 1.
+  ///   - keepsLongIntegersAsText: Whether an integer that exceeds 64 bits becomes a string, exactly.
   ///   - mostValues: The most values, including those in arrays and objects.
   /// - Throws: ``JSONError``.
   package init(
     parsing bytes: some Sequence<UInt8>, toleratesRepetitions: Bool = false,
-    mostValues: Int = .max
+    keepsLongIntegersAsText: Bool = false, mostValues: Int = .max
   ) throws {
     var reader = JSONReader(
-      bytes: Array(bytes), toleratesRepetitions: toleratesRepetitions, valuesLeft: mostValues)
+      bytes: Array(bytes), toleratesRepetitions: toleratesRepetitions,
+      keepsLongIntegersAsText: keepsLongIntegersAsText, valuesLeft: mostValues)
     do {
       self = try reader.whole()
     } catch var error {
@@ -49,6 +51,7 @@ private struct JSONReader {
 
   let bytes: [UInt8]
   let toleratesRepetitions: Bool
+  let keepsLongIntegersAsText: Bool
   var valuesLeft: Int
   var position = 0
 
@@ -191,9 +194,11 @@ private struct JSONReader {
       if isNegative, magnitude <= UInt64(Int64.max) { return .integer(-Int64(magnitude)) }
       if !isNegative, let value = Int64(exactly: magnitude) { return .integer(value) }
     }
-    guard let value = Double(String(decoding: bytes[start..<position], as: UTF8.self)),
-      value.isFinite
-    else { throw JSONError("has a number that is too large") }
+    let text = String(decoding: bytes[start..<position], as: UTF8.self)
+    if isWhole, keepsLongIntegersAsText { return .string(text) }
+    guard let value = Double(text), value.isFinite else {
+      throw JSONError("has a number that is too large")
+    }
     return .number(value)
   }
 

@@ -8,7 +8,6 @@ package import Subscriptions
 package struct JSONWriter {
   package private(set) var bytes: [UInt8] = []
 
-  /// - Parameter capacity: The expected number of bytes.
   package init(capacity: Int) {
     bytes.reserveCapacity(capacity)
   }
@@ -20,14 +19,12 @@ package struct JSONWriter {
 
   // MARK: Structure
 
-  /// Writes an object, whose members the closure writes.
   package mutating func object(_ members: (inout JSONWriter) throws -> Void) rethrows {
     bytes.append(UInt8(ascii: "{"))
     try members(&self)
     bytes.append(UInt8(ascii: "}"))
   }
 
-  /// Writes an array, each element by the closure.
   package mutating func array<Element>(
     _ elements: some Sequence<Element>, _ write: (inout JSONWriter, Element) throws -> Void
   ) rethrows {
@@ -39,7 +36,6 @@ package struct JSONWriter {
     bytes.append(UInt8(ascii: "]"))
   }
 
-  /// Writes a member that is an object.
   package mutating func object(
     _ name: String, _ members: (inout JSONWriter) throws -> Void
   ) rethrows {
@@ -47,7 +43,6 @@ package struct JSONWriter {
     try object(members)
   }
 
-  /// Writes a member that is an array, each element by the closure.
   package mutating func array<Element>(
     _ name: String, _ elements: some Sequence<Element>,
     _ write: (inout JSONWriter, Element) throws -> Void
@@ -56,7 +51,6 @@ package struct JSONWriter {
     try array(elements, write)
   }
 
-  /// Writes a member that is an array of objects, whose members the closure writes.
   package mutating func objects<Element>(
     _ name: String, _ elements: some Sequence<Element>,
     _ members: (inout JSONWriter, Element) throws -> Void
@@ -151,7 +145,6 @@ package struct JSONWriter {
     byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
   }
 
-  /// Writes a date in RFC 3339 in UTC with milliseconds.
   package mutating func write(_ moment: Timestamp) {
     bytes.append(UInt8(ascii: "\""))
     moment.append(to: &bytes)
@@ -167,7 +160,6 @@ package protocol JSONWritable {
   func write(to json: inout JSONWriter)
 }
 
-/// Written as an object.
 package protocol JSONObjectWritable: JSONWritable {
   func writeMembers(to json: inout JSONWriter)
 }
@@ -200,7 +192,6 @@ extension Timestamp: JSONWritable {
 extension UUID: JSONWritable {
   package func write(to json: inout JSONWriter) { json.write(text) }
 
-  /// As in answers and paths.
   package var text: String { uuidString.lowercased() }
 }
 

@@ -179,7 +179,7 @@ struct LocalReceiptReadingTests {
     receipt.add(TestPurchase("7", of: "", from: "2024-02-01T00:00:00Z"))
     receipt.key = try ReceiptAuthority.shared.strangeKey
     let contents = try AppReceipt(unverified: try receipt.base64())
-    #expect(Set(contents.inApp.map(\.line)) == ["30", "20", "10", "7"])
+    #expect(Set(contents.inApp.map(\.originalTransactionID)) == ["30", "20", "10", "7"])
     #expect(contents.environment == .production)
     #expect(contents.bundleID == "com.example.app")
   }

@@ -42,7 +42,7 @@ struct LocalReceiptSampleTests {
         ("purchase_date_ms", milliseconds(purchase.purchaseDate)),
         ("original_purchase_date_ms", milliseconds(purchase.originalPurchaseDate)),
         ("expires_date_ms", milliseconds(purchase.expiresDate)),
-        ("web_order_line_item_id", purchase.webOrderLineItemID.map(String.init)),
+        ("web_order_line_item_id", purchase.webOrderLineItemID?.rawValue),
         ("is_trial_period", purchase.isTrialPeriod?.description),
         ("is_in_intro_offer_period", purchase.isInIntroOfferPeriod?.description),
         ("cancellation_date_ms", milliseconds(purchase.cancellationDate)),
@@ -80,7 +80,7 @@ struct LocalReceiptSampleTests {
 
   @Test func `its original transaction is read`() throws {
     let contents = try AppReceipt(unverified: try receiptSample())
-    #expect(Set(contents.inApp.map(\.line)) == ["1000000692878476"])
+    #expect(Set(contents.inApp.map(\.originalTransactionID)) == ["1000000692878476"])
     #expect(contents.environment == .sandbox)
     #expect(contents.bundleID == "com.revenuecat.sampleapp")
   }

@@ -87,7 +87,6 @@ package struct JSONSchema<Fields: JSONFields>: Sendable {
     fieldsByDigest = Dictionary(uniqueKeysWithValues: all.map { ($0.digest, $0) })
   }
 
-  /// The documented field of a member; nil if there is none.
   func field(of member: JSONValue.Member) -> (any NamedJSONField)? {
     fieldsByDigest[member.key.digest].flatMap { $0.name == member.key ? $0 : nil }
   }
@@ -105,7 +104,6 @@ package struct JSONField<Value: JSONFieldValue>: NamedJSONField {
   /// in which a transaction is verified.
   let digest: UInt64
 
-  /// - Parameter name: Apple's name.
   package init(_ name: String) {
     self.name = ExactText(name)
     digest = self.name.digest
@@ -121,7 +119,6 @@ extension ExactText {
   }
 }
 
-/// A field of any type.
 protocol NamedJSONField: Sendable {
   var name: ExactText { get }
   var digest: UInt64 { get }

@@ -10,7 +10,7 @@ package struct AppReceipt: Hashable, Sendable {
   package let bundleID: String?  // 2
   package let creationDate: Timestamp?  // 12: when Apple created and signed it
   /// 17, in order.
-  package let inApp: [InAppReceipt]
+  package let inApp: [ReceiptItem]
   /// 21: the end of a volume purchase; Xcode writes the year 4001.
   package let expirationDate: Timestamp?
   /// Purchases that could not be read.
@@ -28,11 +28,11 @@ package struct AppReceipt: Hashable, Sendable {
     environmentName = try attributes.text(0)
     bundleID = try attributes.identifier(2)
     creationDate = try attributes.moment(12)
-    var inApp: [InAppReceipt] = []
+    var inApp: [ReceiptItem] = []
     var unreadable: [UnreadableRecord] = []
     for bytes in attributes.all(17) {
       do {
-        inApp.append(try InAppReceipt(parsing: bytes))
+        inApp.append(try ReceiptItem(ReceiptAttributes(parsing: bytes)))
       } catch {
         let fault = error as? ReceiptFault ?? ReceiptFault("an attribute is malformed")
         unreadable.append(UnreadableRecord(list: "receipt", reason: "\(fault)"))
@@ -56,67 +56,46 @@ package struct AppReceipt: Hashable, Sendable {
   package var isFromXcode: Bool { environmentName.map(ExactText.init(_:)) == "Xcode" }
 }
 
-/// One purchase in an app receipt, the content of attribute 17.
-///
-/// Apple documents some of the types; 1707 and 1713 are known from receipts with a matching
-/// verifyReceipt response (https://developer.apple.com/documentation/appstorereceipts).
-package struct InAppReceipt: Hashable, Sendable {
-  package let quantity: Int64?  // 1701
-  package let productID: String  // 1702
-  package let transactionID: String  // 1703
-  package let purchaseDate: Timestamp  // 1704
-  package let originalTransactionID: String?  // 1705; missing in Xcode's receipts
-  package let originalPurchaseDate: Timestamp?  // 1706
-  /// 1707, Apple's number for ``productType``.
-  package let productTypeNumber: Int64?
-  package let expiresDate: Timestamp?  // 1708
-  package let webOrderLineItemID: Int64?  // 1711; nil for 0
-  package let cancellationDate: Timestamp?  // 1712
-  package let isTrialPeriod: Bool?  // 1713
-  package let isInIntroOfferPeriod: Bool?  // 1719
-  package let promotionalOfferID: String?  // 1721
-
-  /// Fails if the product, transaction or date is missing, or a known attribute can't be read.
-  init(parsing bytes: ArraySlice<UInt8>) throws {
-    let attributes = try ReceiptAttributes(parsing: bytes)
+extension ReceiptItem {
+  /// Reads the content of attribute 17; fails if the product, transaction or date is missing, or a
+  /// known attribute can't be read.
+  ///
+  /// Apple documents some of the types; 1707 and 1713 are known from receipts with a matching
+  /// verifyReceipt response (https://developer.apple.com/documentation/appstorereceipts).
+  init(_ attributes: ReceiptAttributes) throws {
     guard let productID = try attributes.identifier(1702) else {
       throw ReceiptFault("attribute 1702 (product) is missing")
     }
-    guard
-      let transactionID = try attributes.identifier(1703, upTo: AppleIdentifier.longestNumber)
-    else { throw ReceiptFault("attribute 1703 (transaction) is missing") }
+    let longest = AppleIdentifier.longestNumber
+    guard let transactionID = try attributes.identifier(1703, upTo: longest) else {
+      throw ReceiptFault("attribute 1703 (transaction) is missing")
+    }
     guard let purchaseDate = try attributes.moment(1704) else {
       throw ReceiptFault("attribute 1704 (purchase date) is missing")
     }
     self.productID = productID
     self.transactionID = transactionID
     self.purchaseDate = purchaseDate
-    quantity = try attributes.integer(1701)
-    originalTransactionID = try attributes.identifier(1705, upTo: AppleIdentifier.longestNumber)
+    quantity = try attributes.integer(1701).flatMap { Int(exactly: $0) }.map { max($0, 1) }
+    // Missing in Xcode's receipts.
+    originalTransactionID = try attributes.identifier(1705, upTo: longest) ?? transactionID
     originalPurchaseDate = try attributes.moment(1706)
-    productTypeNumber = try attributes.integer(1707)
+    productType =
+      switch try attributes.integer(1707) {
+      case 0: .nonConsumable
+      case 1: .consumable
+      case 2: .nonRenewing
+      case 3: .autoRenewable
+      default: nil
+      }
     expiresDate = try attributes.moment(1708)
-    let lineItem = try attributes.integer(1711)
-    webOrderLineItemID = lineItem == 0 ? nil : lineItem
+    webOrderLineItemID = WebOrderLineItemID(
+      reported: try attributes.integer(1711).map(String.init))
     cancellationDate = try attributes.moment(1712)
     isTrialPeriod = try attributes.flag(1713)
     isInIntroOfferPeriod = try attributes.flag(1719)
     promotionalOfferID = try attributes.identifier(1721)
   }
-
-  /// Nil for an unknown number.
-  package var productType: ProductType? {
-    switch productTypeNumber {
-    case 0: .nonConsumable
-    case 1: .consumable
-    case 2: .nonRenewing
-    case 3: .autoRenewable
-    default: nil
-    }
-  }
-
-  /// The original transaction's ID; without one, the purchase is the original transaction.
-  package var line: String { originalTransactionID ?? transactionID }
 }
 
 /// The attributes of a receipt or a purchase, by type.

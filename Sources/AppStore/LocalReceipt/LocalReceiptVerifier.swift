@@ -105,7 +105,9 @@ package struct LocalReceipt: Hashable, Sendable {
     unreadable = contents.unreadable
     var records: [TransactionKey: TransactionRecord] = [:]
     for purchase in contents.inApp {
-      let record = TransactionRecord(purchase, environment: environment, asOf: createdAt)
+      // A missing cancellation says nothing, because it may have happened since.
+      let record = TransactionRecord(
+        purchase, key: purchase.key(in: environment), asOf: createdAt, otherwise: .notSaid)
       // If two differ, which has not been seen, the one that grants less counts.
       records[record.key] =
         records[record.key].map { $0.grantsMore(than: record) ? record : $0 }
@@ -118,44 +120,11 @@ package struct LocalReceipt: Hashable, Sendable {
 }
 
 extension TransactionRecord {
-  /// A purchase in a receipt created at `asOf`.
-  ///
-  /// Receipts contain neither the kind of charge, nor its price, group or account token. A missing
-  /// cancellation says nothing, because it may have happened since.
-  init(_ purchase: InAppReceipt, environment: Environment, asOf: Timestamp) {
-    self.init(
-      key: TransactionKey(
-        line: OriginalTransactionKey(environment, OriginalTransactionID(purchase.line)),
-        transactionID: TransactionID(purchase.transactionID),
-        productID: ProductID(purchase.productID)),
-      asOf: asOf, purchaseDate: purchase.purchaseDate,
-      originalPurchaseDate: purchase.originalPurchaseDate, expiresDate: purchase.expiresDate,
-      webOrderLineItemID: purchase.webOrderLineItemID.map { WebOrderLineItemID(String($0)) },
-      productType: purchase.productType,
-      quantity: purchase.quantity.flatMap { Int(exactly: $0) }.map { max($0, 1) } ?? 1,
-      periodType: purchase.periodType, offerType: purchase.offerType,
-      offerID: purchase.promotionalOfferID,
-      revocation: purchase.cancellationDate.map { .mentioned(at: $0, reason: nil) } ?? .notSaid)
-  }
-
   /// Whether this record grants more than another record of the same transaction.
   fileprivate func grantsMore(than other: TransactionRecord) -> Bool {
     if (revocation == .notSaid) != (other.revocation == .notSaid) { return revocation == .notSaid }
     return (expiresDate?.milliseconds ?? .max, chargedAt.milliseconds)
       > (other.expiresDate?.milliseconds ?? .max, other.chargedAt.milliseconds)
-  }
-}
-
-extension InAppReceipt {
-  fileprivate var periodType: PeriodType {
-    if isTrialPeriod == true { return .trial }
-    if isInIntroOfferPeriod == true { return .intro }
-    return promotionalOfferID == nil ? .normal : .offer
-  }
-
-  fileprivate var offerType: OfferType? {
-    if promotionalOfferID != nil { return .promotional }
-    return isTrialPeriod == true || isInIntroOfferPeriod == true ? .introductory : nil
   }
 }
 

@@ -86,7 +86,6 @@ struct ReceiptContainer {
     return (content, certificates, try field.elements(of: .set, "the list of signers"))
   }
 
-  /// The only signer; more than one is an error.
   func signer() throws -> ReceiptSigner {
     var signers = signerInfos.makeIterator()
     guard let signer = signers.next(), signers.next() == nil else {

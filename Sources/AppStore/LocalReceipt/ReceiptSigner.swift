@@ -57,7 +57,6 @@ struct ReceiptSigner {
     self.signature = try ASN1OctetString(berEncoded: signature).bytes
   }
 
-  /// Whether the certificate's key signed the content.
   func hasSigned(_ content: ArraySlice<UInt8>, with certificate: Certificate) -> Bool {
     var signed = content
     if let signedAttributes {
@@ -165,7 +164,6 @@ extension ASN1ObjectIdentifier {
 /// certificate, an intermediate, and a pinned root that may be in the receipt. Apple signed with
 /// SHA-1 until 2023.
 struct ReceiptChain {
-  /// The signer's certificate.
   let leaf: Certificate
   private let others: [Certificate]
 

@@ -7,7 +7,6 @@ package enum UnityReceipt {
   /// Unity's names of Apple's stores; receipts of other stores are left unchanged.
   private static let stores: [JSONValue] = ["AppleAppStore", "MacAppStore"]
 
-  /// The receipt inside the wrapper, or the text itself if it is not wrapped.
   package static func unwrapping(_ text: String) -> String {
     guard let json = json(in: text), let payload = json["Payload"]?.string,
       json["Store"].map(stores.contains) ?? false

@@ -1,5 +1,4 @@
 import Crypto
-import Foundation
 package import JSONText
 import Secrets
 package import Subscriptions
@@ -42,8 +41,7 @@ package struct NotificationV1: Sendable {
 
   /// Nil if there is no `notification_type`.
   package init?(_ json: JSONValue) {
-    guard case .object(let members) = json, let fields = json.answerFields,
-      let type = try? fields.identifier("notification_type")
+    guard case .object(let members) = json, let type = try? json.identifier("notification_type")
     else { return nil }
     notificationType = type
     password = json["password"]?.string
@@ -52,11 +50,11 @@ package struct NotificationV1: Sendable {
     let unified = json["unified_receipt"] ?? .null
     let old = ["latest_receipt_info", "latest_expired_receipt_info"].compactMap { json[$0] }
     environment = [json, unified].lazy.compactMap { Self.environment($0["environment"]) }.first
-    bundleID = ([json] + old).lazy.compactMap { try? $0.answerFields?.identifier("bid") }.first
+    bundleID = ([json] + old).lazy.compactMap { try? $0.identifier("bid") }.first
     originalTransactionID = Self.line(of: json, unified, old)
-    autoRenews = try? fields.flag("auto_renew_status")
-    autoRenewProductID = (try? fields.identifier("auto_renew_product_id")).map { ProductID($0) }
-    autoRenewStatusChangedAt = try? fields.moment("auto_renew_status_change_date")
+    autoRenews = try? json.flag("auto_renew_status")
+    autoRenewProductID = (try? json.identifier("auto_renew_product_id")).map { ProductID($0) }
+    autoRenewStatusChangedAt = try? json.moment("auto_renew_status_change_date")
     receiptData = [
       unified["latest_receipt"], json["latest_receipt"], json["latest_expired_receipt"],
     ].lazy.compactMap { $0?.string }.first { !$0.isEmpty }
@@ -67,7 +65,7 @@ package struct NotificationV1: Sendable {
     of json: JSONValue, _ unified: JSONValue, _ old: [JSONValue]
   ) -> OriginalTransactionID? {
     func id(_ item: JSONValue) -> OriginalTransactionID? {
-      (try? item.answerFields?.transactionIdentifier("original_transaction_id"))
+      (try? item.transactionIdentifier("original_transaction_id"))
         .map { OriginalTransactionID($0) }
     }
     if let named = id(json) { return named }
@@ -89,20 +87,6 @@ package struct NotificationV1: Sendable {
   /// An ID for the notification, because Apple assigns none: `v1:` and the SHA-256 of the body
   /// without its password, which is the same when Apple sends it again.
   package var id: String { "v1:" + SHA256.hash(data: body.bytes).hexadecimal }
-}
-
-extension JSONValue {
-  /// The fields of an object, to be read as in a verifyReceipt response; nil for anything else.
-  fileprivate var answerFields: KeyedDecodingContainer<AnswerKey>? {
-    struct Fields: Decodable {
-      let container: KeyedDecodingContainer<AnswerKey>
-
-      init(from decoder: any Decoder) throws {
-        container = try decoder.container(keyedBy: AnswerKey.self)
-      }
-    }
-    return try? JSONDecoder().decode(Fields.self, from: Data(bytes)).container
-  }
 }
 
 /// Whether a version 1 notification contains the shared secret of a configured app.

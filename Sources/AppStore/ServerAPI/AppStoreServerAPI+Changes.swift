@@ -4,10 +4,9 @@ package import Subscriptions
 package import struct Foundation.UUID
 
 extension AppStoreServerAPI {
-  /// Sets the account token of a subscription's current and future purchases.
+  /// Sets the account token of a subscription's current and future purchases, for its original
+  /// transaction only: past transactions keep theirs, and family members' are rejected.
   ///
-  /// Replaces the token set by the app. Past transactions keep theirs, and family members'
-  /// transactions are rejected. Apple only accepts the original transaction's ID.
   /// https://developer.apple.com/documentation/appstoreserverapi/set-app-account-token
   package func setAppAccountToken(
     _ token: UUID, on id: OriginalTransactionID, of bundleID: String,
@@ -45,7 +44,6 @@ extension AppStoreServerAPI {
     return try await answer(to: call, in: environment, as: ExtendRenewalDateResponse.self)
   }
 
-  /// Starts extending all active subscriptions to a product.
   package func extendRenewalDates(
     _ request: ExtendRenewalDateRequest, in bundleID: String, environment: Environment
   ) async throws -> ServerAPIAnswer<MassExtendRenewalDateResponse> {
@@ -54,7 +52,6 @@ extension AppStoreServerAPI {
     return try await answer(to: call, in: environment, as: MassExtendRenewalDateResponse.self)
   }
 
-  /// Progress of extending all active subscriptions to a product.
   package func extensionStatus(
     of requestIdentifier: String, productID: ProductID, in bundleID: String,
     environment: Environment

@@ -23,7 +23,6 @@ extension AppStoreServerAPI {
     }
   }
 
-  /// All pages of the notifications that Apple sent or tried to send.
   package func notificationHistoryPages(
     _ query: NotificationHistoryQuery, of bundleID: String, in environment: Environment
   ) -> ServerAPIPages<NotificationPage> {
@@ -111,7 +110,6 @@ package struct NotificationPage: ServerAPIPage {
   package var next: String? { paginationToken }
 }
 
-/// A notification and the attempts to deliver it.
 package struct SentNotification: Hashable, Sendable {
   /// Nil if Apple has not sent it yet.
   package let notification: SignedPart<SignedNotification>?

@@ -1,7 +1,6 @@
 package import Subscriptions
 
 extension AppStoreServerAPI {
-  /// The current state of one transaction.
   package func transactionInfo(
     _ id: TransactionID, of bundleID: String, in environment: Environment? = nil
   ) async throws -> ServerAPIAnswer<SignedPart<SignedTransaction>> {
@@ -144,7 +143,6 @@ package struct TransactionHistoryQuery: Hashable, Sendable {
 
 /// A page of a list; Apple returns twenty items per page.
 package protocol ServerAPIPage: Hashable, Sendable {
-  /// The token for the next page.
   var next: String? { get }
   var hasMore: Bool { get }
 }
@@ -155,7 +153,6 @@ package protocol ServerAPIPage: Hashable, Sendable {
 /// error ends the list; reading can resume from the last page's ``ServerAPIPage/next``.
 package struct ServerAPIPages<Page: ServerAPIPage>: AsyncSequence, AsyncIteratorProtocol, Sendable {
   let endpoint: ServerAPIEndpoint
-  /// The token for the next page.
   var token: String?
   var environment: Environment?
   /// Bounds a list that never ends: twenty times this number is more transactions than one Apple

@@ -151,7 +151,6 @@ extension SubscriptionStatuses.Entry {
   }
 }
 
-/// A page of a customer's transactions or refunds.
 package struct TransactionPage: ServerAPIPage {
   /// Changed transactions appear again, at the end.
   package let transactions: [SignedPart<SignedTransaction>]

@@ -48,10 +48,6 @@ package struct AppStoreServerAPI: Sendable {
     "tenure_apple_held_back_total", by: "environment",
     of: Environment.allCases.map { [$0.rawValue] })
 
-  /// - Parameters:
-  ///   - patience: How long a request may wait for its turn.
-  ///   - logger: Receives every request, without IDs.
-  ///   - sleep: Waits for a turn; must be cancellable.
   package init(
     transport: any AppStoreTransport, addresses: ServerAPIAddresses = .apple, key: ServerAPIKey,
     verifier: SignedDataVerifier, timeout: Duration, patience: Duration = Self.patience,
@@ -72,7 +68,6 @@ package struct AppStoreServerAPI: Sendable {
     self.now = now
   }
 
-  /// Makes a call that returns a body; a nil environment means production, then the sandbox.
   func answer<Fields>(
     to call: ServerAPICall, in environment: Environment?, as body: JSONPayload<Fields>.Type
   ) async throws -> ServerAPIAnswer<JSONPayload<Fields>> {
@@ -102,7 +97,6 @@ package struct AppStoreServerAPI: Sendable {
     }
   }
 
-  /// Makes a call that returns a body with one text.
   func text(
     _ field: KeyPath<SingleTextFields, JSONField<String>>, from call: ServerAPICall,
     in environment: Environment?, isRetryable: Bool = false
@@ -116,7 +110,6 @@ package struct AppStoreServerAPI: Sendable {
     return await answer.map { _ in text }
   }
 
-  /// Makes a call that returns no body.
   func acknowledgement(
     of call: ServerAPICall, in environment: Environment?
   ) async throws -> ServerAPIAnswer<Void> {

@@ -53,7 +53,6 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
     self.notBefore = notBefore
   }
 
-  /// One sentence, followed by advice if there is any.
   package var description: String {
     let place = environment.map { "in \($0.rawValue)" } ?? "in either environment"
     let call = "\(endpoint.rawValue) \(place)"

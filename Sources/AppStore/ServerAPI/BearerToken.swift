@@ -69,10 +69,7 @@ package struct ServerAPIKey: Sendable, CustomStringConvertible {
 
   /// Errors never repeat the private key.
   ///
-  /// - Parameters:
-  ///   - issuerID: A UUID, the same for all keys of a team.
-  ///   - keyID: Ten letters and digits.
-  ///   - privateKey: The contents of the `.p8` file, a P-256 key in PEM format.
+  /// - Parameter privateKey: The contents of the `.p8` file, a P-256 key in PEM format.
   package init(issuerID: String, keyID: String, privateKey: Secret<String>) throws {
     for (name, text) in [("issuer ID", issuerID), ("key ID", keyID)] {
       guard !text.isEmpty, !text.contains(where: \.isWhitespace) else {
@@ -90,7 +87,6 @@ package struct ServerAPIKey: Sendable, CustomStringConvertible {
     self.privateKey = Secret(key)
   }
 
-  /// A JWS signature of 64 bytes.
   func signature(over bytes: [UInt8]) throws -> [UInt8] {
     Array(try privateKey.revealed.signature(for: bytes).rawRepresentation)
   }

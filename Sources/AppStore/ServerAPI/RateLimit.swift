@@ -43,7 +43,6 @@ final class ServerAPIRateLimits: Sendable {
     }
   }
 
-  /// Blocks this endpoint until Apple accepts requests again.
   func close(_ key: Key, until moment: Timestamp) {
     withBucket(key, now: now()) { $0.close(until: moment) }
   }

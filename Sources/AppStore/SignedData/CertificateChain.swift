@@ -11,7 +11,6 @@ import Synchronization
 struct CertificateChain {
   let leaf: Certificate
   let intermediate: Certificate
-  /// The leaf's key.
   let key: P256.Signing.PublicKey
 
   /// Reads the certificates; the third one, the claimed root, is parsed and otherwise ignored.
@@ -124,7 +123,6 @@ struct Validity: Sendable {
 struct VerifiedChain: Sendable {
   /// The encoded header and its dot, with which every JWS signed by the chain begins.
   let prefix: String
-  /// The leaf's key.
   let key: P256.Signing.PublicKey
   let validity: Validity
   /// The hash of the prefix, to be continued.
@@ -214,7 +212,6 @@ package struct TrustedRoots: Sendable {
     store = CertificateStore(certificates)
   }
 
-  /// The subject and the expiry date of each root.
   package var ends: [(subject: String, end: Timestamp)] {
     certificates.map { certificate in
       (

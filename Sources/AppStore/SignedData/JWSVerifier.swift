@@ -146,8 +146,6 @@ struct CompactJWS {
   /// Splits the text at the first and the last dot.
   ///
   /// Further dots are detected when the payload is decoded, because they are not base64.
-  ///
-  /// - Parameter headerLength: The length of the header, if known.
   init(_ text: String, headerLength: Int? = nil) throws(SignedDataFault) {
     guard text.utf8.count <= Self.longest else {
       throw SignedDataFault(.tooLarge, "is larger than \(Self.longest) bytes")

@@ -31,7 +31,6 @@ package struct SignedDataVerifier: Sendable {
   /// are likely to have.
   package var verifiedHeaders: [String] { signatures.chains.headers }
 
-  /// Verifies a transaction's signature, app and environment.
   package func transaction(_ jws: String) async -> Result<SignedTransaction, SignedDataError> {
     do {
       return .success(try await transaction(jws, within: nil, receivedAt: now()))
@@ -61,9 +60,7 @@ package struct SignedDataVerifier: Sendable {
 
   /// Verifies a notification and its separately signed parts.
   ///
-  /// - Parameters:
-  ///   - jws: The notification's `signedPayload`.
-  ///   - receivedAt: Used for notifications without a date, as in 2022.
+  /// - Parameter receivedAt: Used for notifications without a date, as in 2022.
   package func notification(
     _ jws: String, receivedAt: Timestamp
   ) async -> Result<SignedNotification, SignedDataError> {

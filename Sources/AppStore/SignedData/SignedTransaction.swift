@@ -12,11 +12,7 @@ package struct SignedTransaction: Hashable, Sendable {
   /// The original transaction that this one continues, if Apple names one.
   package let previousLine: OriginalTransactionKey?
 
-  /// Fails if a field is missing or unusable.
-  ///
-  /// - Parameters:
-  ///   - payload: Must be verified.
-  ///   - bundleID: Must be that of a configured app.
+  /// Fails if a field is missing or unusable; the payload must be verified, and its app configured.
   init(
     _ payload: JWSTransactionDecodedPayload, environment: Environment, bundleID: String
   ) throws(SignedDataFault) {
@@ -52,9 +48,7 @@ package struct SignedRenewalInfo: Hashable, Sendable {
   private let autoRenewProductID: ProductID?
   private let expirationIntent: Int?
 
-  /// Fails if a field is missing or unusable.
-  ///
-  /// The payload must be verified.
+  /// Fails if a field is missing or unusable; the payload must be verified.
   init(
     _ payload: JWSRenewalInfoDecodedPayload, environment: Environment
   ) throws(SignedDataFault) {

@@ -10,7 +10,6 @@ struct AppleRequests: Sendable {
   /// The text of the log lines.
   let message: String
 
-  /// - Parameter call: Apple's name of the endpoint.
   func send(
     _ request: AppStoreRequest, _ call: String, to environment: Environment
   ) async -> (outcome: Result<AppStoreResponse, any Error>, duration: Duration) {
@@ -73,7 +72,6 @@ struct AppleMetrics: Sendable {
   private let requests: CounterTable
   private let durations: [Environment: CoreMetrics.Timer]
 
-  /// - Parameter calls: The endpoint names that can be counted.
   init(api: String, calls: [String]) {
     requests = CounterTable(
       "tenure_apple_requests_total", by: "call", "environment", "outcome",

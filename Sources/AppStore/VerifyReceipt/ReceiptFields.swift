@@ -1,39 +1,39 @@
-import Subscriptions
-
-struct AnswerKey: CodingKey, ExpressibleByStringLiteral {
-  let stringValue: String
-  var intValue: Int? { nil }
-
-  init(stringValue: String) { self.stringValue = stringValue }
-  init(stringLiteral value: String) { stringValue = value }
-  init?(intValue: Int) { nil }
-}
+import JSONText
+package import Subscriptions
 
 /// A problem with a part of a response, without its values.
 struct UnreadableField: Error, CustomStringConvertible {
   let description: String
 
-  init(_ field: AnswerKey, _ fault: String) { description = "\(field.stringValue) \(fault)" }
+  init(_ field: String, _ fault: String) { description = "\(field) \(fault)" }
 }
 
 // Reads fields in all forms that Apple has been seen to use. Missing, null and empty fields are
 // nil. A field that is present but unusable throws `UnreadableField`: it must not count as absent,
 // because a cancellation is a field, too.
-extension KeyedDecodingContainer<AnswerKey> {
+extension JSONValue {
+  /// A response, which is an object; Apple's identifiers can exceed a signed integer.
+  init(parsingResponse bytes: [UInt8]) throws {
+    try self.init(parsing: bytes, toleratesRepetitions: true, keepsLongIntegersAsText: true)
+    guard case .object = self else { throw JSONError("is not an object") }
+  }
+
   /// A string, or an integer as a string.
-  func text(_ key: AnswerKey) throws -> String? {
-    do {
-      guard let text = try decodeIfPresent(String.self, forKey: key) else { return nil }
-      return text.isEmpty ? nil : text
-    } catch {
-      if let number = try? decode(Int64.self, forKey: key) { return String(number) }
-      if let number = try? decode(UInt64.self, forKey: key) { return String(number) }
-      throw UnreadableField(key, "is neither a string nor an integer")
+  func text(_ key: String) throws -> String? {
+    switch self[key] {
+    case nil, .null?: return nil
+    case .string(let text)?: return text.isEmpty ? nil : text
+    case .integer(let number)?: return String(number)
+    case .number(let number)?:
+      // 1.0 is an integer, too.
+      if let whole = Int64(exactly: number) { return String(whole) }
+    default: break
     }
+    throw UnreadableField(key, "is neither a string nor an integer")
   }
 
   /// A text that can be part of a key; see ``AppleIdentifier``.
-  func identifier(_ key: AnswerKey, upTo limit: Int = AppleIdentifier.longest) throws -> String? {
+  func identifier(_ key: String, upTo limit: Int = AppleIdentifier.longest) throws -> String? {
     guard let text = try text(key) else { return nil }
     if let fault = AppleIdentifier.fault(of: text, upTo: limit) {
       throw UnreadableField(key, fault)
@@ -42,14 +42,14 @@ extension KeyedDecodingContainer<AnswerKey> {
   }
 
   /// An `original_transaction_id`, `transaction_id` or `web_order_line_item_id`.
-  func transactionIdentifier(_ key: AnswerKey) throws -> String? {
+  func transactionIdentifier(_ key: String) throws -> String? {
     try identifier(key, upTo: AppleIdentifier.longestNumber)
   }
 
   /// A `cancellation_reason`; nil if unreadable, because the cancellation counts without it.
-  func reason(_ key: AnswerKey) -> String? { try? identifier(key, upTo: 64) }
+  func reason(_ key: String) -> String? { try? identifier(key, upTo: 64) }
 
-  func integer(_ key: AnswerKey, in range: ClosedRange<Int>) throws -> Int? {
+  func integer(_ key: String, in range: ClosedRange<Int>) throws -> Int? {
     guard let text = try text(key) else { return nil }
     guard let number = Int(text) else { throw UnreadableField(key, "is not an integer") }
     guard range.contains(number) else { throw UnreadableField(key, "is out of range") }
@@ -57,19 +57,10 @@ extension KeyedDecodingContainer<AnswerKey> {
   }
 
   /// `true`, `"true"`, `1` or `"1"`, and their opposites.
-  func flag(_ key: AnswerKey) throws -> Bool? {
-    let text: String?
-    do {
-      text = try self.text(key)
-    } catch {
-      // Tried last: most values are strings, and a failed decoding attempt is slow.
-      guard let flag = try? decode(Bool.self, forKey: key) else { throw error }
-      return flag
-    }
-    guard let text else { return nil }
-    // Comparing long texts by characters takes quadratic time.
-    guard text.utf8.count <= 5 else { throw UnreadableField(key, "is neither true nor false") }
-    switch text.lowercased() {
+  func flag(_ key: String) throws -> Bool? {
+    if let flag = self[key]?.bool { return flag }
+    guard let text = try text(key) else { return nil }
+    switch ExactText(text.isASCII ? text.lowercased() : text) {
     case "1", "true": return true
     case "0", "false": return false
     default: throw UnreadableField(key, "is neither true nor false")
@@ -82,8 +73,7 @@ extension KeyedDecodingContainer<AnswerKey> {
   /// milliseconds since 1970.
   func moment(_ name: String) throws -> Timestamp? {
     var fault: UnreadableField?
-    for suffix in ["_ms", "", "_formatted"] {
-      let key = AnswerKey(stringValue: name + suffix)
+    for key in [name + "_ms", name, name + "_formatted"] {
       do {
         guard let text = try text(key) else { continue }
         if let moment = Timestamp(appStoreDate: text) { return moment }
@@ -111,38 +101,40 @@ extension Timestamp {
   }
 }
 
-/// One entry of `in_app` or `latest_receipt_info`, or an old receipt's `receipt`.
+/// One purchase in a receipt: an entry of `in_app` or `latest_receipt_info`, an old receipt's
+/// `receipt`, or an attribute of a receipt that was verified offline.
 ///
 /// https://developer.apple.com/documentation/appstorereceipts/responsebody/latest_receipt_info
-struct ReceiptItem: Decodable, Hashable, Sendable {
-  let productID: String
-  let transactionID: String
-  let originalTransactionID: String
-  let purchaseDate: Timestamp
-  var webOrderLineItemID: WebOrderLineItemID?
-  var originalPurchaseDate: Timestamp?
-  var expiresDate: Timestamp?
-  var cancellationDate: Timestamp?
+package struct ReceiptItem: Hashable, Sendable {
+  package let productID: String
+  package let transactionID: String
+  /// Without one, the transaction is the original one.
+  package let originalTransactionID: String
+  package let purchaseDate: Timestamp
+  package var webOrderLineItemID: WebOrderLineItemID?
+  package var originalPurchaseDate: Timestamp?
+  package var expiresDate: Timestamp?
+  package var cancellationDate: Timestamp?
   var cancellationReason: String?
-  var quantity: Int?
-  var isTrialPeriod: Bool?
-  var isInIntroOfferPeriod: Bool?
+  package var quantity: Int?
+  package var isTrialPeriod: Bool?
+  package var isInIntroOfferPeriod: Bool?
   var isUpgraded: Bool?
   var ownershipType: String?
   var subscriptionGroup: String?
-  var promotionalOfferID: String?
+  package var promotionalOfferID: String?
   var offerCodeName: String?
   var appAccountToken: String?
+  /// Apple does not name it in responses.
+  var productType: ProductType?
   /// `bid`, only present in old receipts.
-  let bundleID: String?
+  var bundleID: String?
 
   /// Fails if the product, the date or both IDs are missing.
   ///
   /// Trimmed payloads lack `transaction_id`; `ORIGINAL@PURCHASE_DATE_MS`, which identifies the
-  /// charge, is used instead. Without an `original_transaction_id`, the transaction is the original
-  /// one.
-  init(from decoder: any Decoder) throws {
-    let fields = try decoder.container(keyedBy: AnswerKey.self)
+  /// charge, is used instead.
+  init(_ fields: JSONValue) throws {
     guard let productID = try fields.identifier("product_id") else {
       throw UnreadableField("product_id", "is missing")
     }
@@ -226,7 +218,7 @@ struct ReceiptItem: Decodable, Hashable, Sendable {
 /// level.
 ///
 /// https://developer.apple.com/documentation/appstorereceipts/responsebody/pending_renewal_info
-struct PendingRenewal: Decodable, Hashable, Sendable {
+struct PendingRenewal: Hashable, Sendable {
   let originalTransactionID: String?
   let productID: String?
   let autoRenewProductID: String?
@@ -235,8 +227,7 @@ struct PendingRenewal: Decodable, Hashable, Sendable {
   let isInBillingRetryPeriod: Bool?
   let gracePeriodExpiresDate: Timestamp?
 
-  init(from decoder: any Decoder) throws {
-    let fields = try decoder.container(keyedBy: AnswerKey.self)
+  init(_ fields: JSONValue) throws {
     originalTransactionID = try fields.transactionIdentifier("original_transaction_id")
     productID = try fields.identifier("product_id")
     autoRenewProductID = try fields.identifier("auto_renew_product_id")

@@ -1,4 +1,4 @@
-import Foundation
+import JSONText
 import Subscriptions
 
 /// Apple's response if it can be read, otherwise the verdict.
@@ -13,7 +13,7 @@ extension ReceiptReading {
     switch response.status {
     case 200:
       do {
-        self = .answer(try JSONDecoder().decode(ReceiptResponse.self, from: Data(response.body)))
+        self = .answer(try ReceiptResponse(JSONValue(parsingResponse: response.body)))
       } catch {
         self = .verdict(.retry(ReceiptRetry(reason: Self.fault(of: response, error))))
       }
@@ -60,7 +60,7 @@ extension AppStoreResponse {
 ///
 /// See https://developer.apple.com/documentation/appstorereceipts/responsebody. The ``Exchange``
 /// keeps all bytes, also of fields that are not read here.
-struct ReceiptResponse: Decodable, Sendable {
+struct ReceiptResponse: Sendable {
   let status: Int
   /// `is-retryable`.
   let isRetryable: Bool?
@@ -69,7 +69,7 @@ struct ReceiptResponse: Decodable, Sendable {
   /// Nil unless `status` means that the receipt is included.
   let contents: Contents?
 
-  struct Contents: Decodable, Sendable {
+  struct Contents: Sendable {
     let receipts: ResponseList<ReceiptBody>
     let latestReceiptInfo: ResponseList<ReceiptItem>?
     let latestExpiredReceiptInfo: ResponseList<ReceiptItem>?
@@ -82,58 +82,52 @@ struct ReceiptResponse: Decodable, Sendable {
     let cancellationReason: String?
   }
 
-  init(from decoder: any Decoder) throws {
-    let fields = try decoder.container(keyedBy: AnswerKey.self)
-    status = try fields.status
+  init(_ fields: JSONValue) throws {
+    guard let status = try fields.receiptStatus else {
+      throw UnreadableField("status", "is missing")
+    }
+    self.status = status
     isRetryable = try fields.flag("is-retryable")
     environment = try fields.text("environment")
     let isVerified = VerifyReceiptStatus(status, isRetryable: isRetryable) == .verified
-    contents = isVerified ? try Contents(from: decoder) : nil
+    contents = isVerified ? try Contents(fields) : nil
   }
 
   /// The status in a response's bytes; nil if they are not a response.
   static func status(of body: [UInt8]) -> Int? {
-    struct Status: Decodable {
-      let status: Int
-
-      init(from decoder: any Decoder) throws {
-        status = try decoder.container(keyedBy: AnswerKey.self).status
-      }
-    }
-    return try? JSONDecoder().decode(Status.self, from: Data(body)).status
+    (try? JSONValue(parsingResponse: body)).flatMap { try? $0.receiptStatus }
   }
 }
 
-extension KeyedDecodingContainer<AnswerKey> {
-  fileprivate var status: Int {
-    get throws {
-      guard let status = try integer("status", in: Int(Int32.min)...Int(Int32.max)) else {
-        throw UnreadableField("status", "is missing")
-      }
-      return status
-    }
+extension JSONValue {
+  fileprivate var receiptStatus: Int? {
+    get throws { try integer("status", in: Int(Int32.min)...Int(Int32.max)) }
+  }
+
+  /// A list; nil if it is missing or null.
+  fileprivate func list<Element>(
+    _ key: String, of read: (JSONValue) throws -> Element
+  ) throws -> ResponseList<Element>? {
+    guard let json = self[key], json != .null else { return nil }
+    return try ResponseList(json, key, read)
   }
 }
 
 extension ReceiptResponse.Contents {
-  init(from decoder: any Decoder) throws {
-    let fields = try decoder.container(keyedBy: AnswerKey.self)
-    let receipts = try fields.decodeIfPresent(ResponseList<ReceiptBody>.self, forKey: "receipt")
+  init(_ fields: JSONValue) throws {
+    let receipts = try fields.list("receipt", of: ReceiptBody.init)
     guard let receipts, !receipts.elements.isEmpty else {
       let fault = receipts?.faults.first.map { "can't be read: \($0.reason)" }
       throw UnreadableField("receipt", fault ?? "is missing")
     }
     self.receipts = receipts
-    latestReceiptInfo = try fields.decodeIfPresent(
-      ResponseList<ReceiptItem>.self, forKey: "latest_receipt_info")
-    latestExpiredReceiptInfo = try fields.decodeIfPresent(
-      ResponseList<ReceiptItem>.self, forKey: "latest_expired_receipt_info")
-    pendingRenewalInfo = try fields.decodeIfPresent(
-      ResponseList<PendingRenewal>.self, forKey: "pending_renewal_info")
+    latestReceiptInfo = try fields.list("latest_receipt_info", of: ReceiptItem.init)
+    latestExpiredReceiptInfo = try fields.list("latest_expired_receipt_info", of: ReceiptItem.init)
+    pendingRenewalInfo = try fields.list("pending_renewal_info", of: PendingRenewal.init)
     do {
-      (renewal, renewalFault) = (try PendingRenewal(from: decoder), nil)
-    } catch let fault as UnreadableField {
-      (renewal, renewalFault) = (nil, fault.description)
+      (renewal, renewalFault) = (try PendingRenewal(fields), nil)
+    } catch {
+      (renewal, renewalFault) = (nil, "\(error)")
     }
     cancellationDate = try fields.moment("cancellation_date")
     cancellationReason = fields.reason("cancellation_reason")
@@ -149,7 +143,7 @@ extension ReceiptResponse.Contents {
 
 /// The field `receipt`: an app receipt with its list `in_app` or, for iOS 6 style receipts, a
 /// single transaction.
-struct ReceiptBody: Decodable, Sendable {
+struct ReceiptBody: Sendable {
   /// `bundle_id` or `bid`; empty if one is empty and the other missing.
   let bundleID: String?
   let requestDate: Timestamp?
@@ -160,66 +154,49 @@ struct ReceiptBody: Decodable, Sendable {
   /// Why a receipt that looks like a transaction can't be read.
   let transactionFault: EntryFault?
 
-  init(from decoder: any Decoder) throws {
-    let fields = try decoder.container(keyedBy: AnswerKey.self)
-    let isEmpty = ["bundle_id", "bid"].contains {
-      (try? fields.decodeIfPresent(String.self, forKey: $0)) == ""
-    }
+  init(_ fields: JSONValue) throws {
+    let isEmpty = ["bundle_id", "bid"].contains { fields[$0] == "" }
     bundleID =
       try fields.identifier("bundle_id") ?? fields.identifier("bid") ?? (isEmpty ? "" : nil)
     requestDate = try? fields.moment("request_date")
     creationDate = try? fields.moment("receipt_creation_date")
-    inApp = try fields.decodeIfPresent(ResponseList<ReceiptItem>.self, forKey: "in_app")
-    guard inApp == nil, fields.contains("product_id") else {
+    inApp = try fields.list("in_app", of: ReceiptItem.init)
+    guard inApp == nil, fields["product_id"] != nil else {
       (transaction, transactionFault) = (nil, nil)
       return
     }
     do {
-      (transaction, transactionFault) = (try ReceiptItem(from: decoder), nil)
-    } catch let fault as UnreadableField {
-      transaction = nil
-      transactionFault = EntryFault(
-        reason: fault.description, purchaseDate: try? fields.moment("purchase_date"))
+      (transaction, transactionFault) = (try ReceiptItem(fields), nil)
+    } catch {
+      (transaction, transactionFault) = (nil, EntryFault(fields, "\(error)"))
     }
   }
 }
 
 /// A list of which unreadable entries are set aside with the reason; Apple sends some lists with
 /// one entry as a single object.
-struct ResponseList<Element: Decodable & Sendable>: Decodable, Sendable {
+struct ResponseList<Element: Sendable>: Sendable {
   private(set) var elements: [Element] = []
   private(set) var faults: [EntryFault] = []
 
   /// Fails for a value that is neither an array nor an object.
-  init(from decoder: any Decoder) throws {
-    guard var list = try? decoder.unkeyedContainer() else {
-      if (try? decoder.container(keyedBy: AnswerKey.self)) != nil {
-        read({ try Element(from: decoder) }, orElse: { UnreadEntry(from: decoder) })
-        return
-      }
-      let value = try decoder.singleValueContainer()
-      if value.decodeNil() || (try? value.decode(String.self)) == "" { return }
-      let name = AnswerKey(stringValue: decoder.codingPath.last?.stringValue ?? "answer")
-      throw UnreadableField(name, "is neither an array nor an object")
+  init(_ json: JSONValue, _ name: String, _ read: (JSONValue) throws -> Element) throws {
+    let entries: [JSONValue]
+    switch json {
+    case .array(let elements): entries = elements
+    case .object: entries = [json]
+    case "": entries = []
+    default: throw UnreadableField(name, "is neither an array nor an object")
     }
-    while !list.isAtEnd {
-      if try list.decodeNil() {
-        faults.append(EntryFault(reason: "an entry is null"))
-        continue
+    for entry in entries {
+      do {
+        guard case .object = entry else {
+          throw UnreadableField("an entry", entry == .null ? "is null" : "is not an object")
+        }
+        elements.append(try read(entry))
+      } catch {
+        faults.append(EntryFault(entry, "\(error)"))
       }
-      // A failed entry remains the next one and must be skipped.
-      read({ try list.decode(Element.self) }, orElse: { try list.decode(UnreadEntry.self) })
-    }
-  }
-
-  private mutating func read(
-    _ element: () throws -> Element, orElse skip: () throws -> UnreadEntry
-  ) {
-    do {
-      elements.append(try element())
-    } catch {
-      let fault = (error as? UnreadableField)?.description ?? "an entry is not an object"
-      faults.append(EntryFault(reason: fault, purchaseDate: (try? skip())?.purchaseDate))
     }
   }
 }
@@ -230,11 +207,8 @@ struct EntryFault: Hashable, Sendable {
   var purchaseDate: Timestamp?
 }
 
-/// Decodes any JSON value, and from it only the date of an entry that can't be read.
-private struct UnreadEntry: Decodable {
-  let purchaseDate: Timestamp?
-
-  init(from decoder: any Decoder) {
-    purchaseDate = try? decoder.container(keyedBy: AnswerKey.self).moment("purchase_date")
+extension EntryFault {
+  fileprivate init(_ entry: JSONValue, _ reason: String) {
+    self.init(reason: reason, purchaseDate: try? entry.moment("purchase_date"))
   }
 }

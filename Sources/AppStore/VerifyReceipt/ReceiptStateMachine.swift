@@ -5,7 +5,6 @@ import Subscriptions
 /// Decides the verdict on a receipt from Apple's responses, without I/O.
 struct ReceiptStateMachine {
   let apps: AppStoreApps
-  /// The app named by the sender.
   let namedBundleID: String?
   let logger: Logger
   /// The endpoint and the secret for the next request.
@@ -20,7 +19,6 @@ struct ReceiptStateMachine {
     route = EndpointState(secretCount: secrets.count)
   }
 
-  /// The secret for the next request; nil for none.
   var secret: Secret<String>? { secrets[route.secret] }
 
   /// The verdict on a response; nil if another request must be sent along the route.
@@ -153,7 +151,6 @@ struct ReceiptStateMachine {
 /// is tried once per visit to an endpoint, and there are at most three visits, so every route ends.
 struct EndpointState {
   private(set) var endpoint = Environment.production
-  /// The index of the secret to send.
   private(set) var secret = 0
   private let secretCount: Int
   /// Secrets tried during this visit.
@@ -178,7 +175,6 @@ struct EndpointState {
     self.secretCount = secretCount
   }
 
-  /// Handles a referral to an environment.
   mutating func isReferred(to environment: Environment) -> Step {
     guard environment != endpoint else { return .swapped }
     guard visits < Self.visitLimit else { return .contradiction }
@@ -188,7 +184,6 @@ struct EndpointState {
     return .ask
   }
 
-  /// Handles a response that the secret is wrong.
   mutating func secretIsWrong() -> Step {
     guard let next = (0..<secretCount).first(where: { !tried.contains($0) }) else {
       return .noSecretFits

@@ -26,7 +26,6 @@ package struct ReceiptVerifier: Sendable {
   /// Apple's statuses; others are counted as `other`, because they may come from any server.
   private static let knownStatuses = ([0] + Array(21_000...21_010)).map(String.init)
 
-  /// Apple's name of the endpoint.
   private static let call = "verifyReceipt"
 
   /// `timeout` applies to each request; a verification nearly always takes one or two.
@@ -51,8 +50,6 @@ package struct ReceiptVerifier: Sendable {
     timeout * (EndpointState.visitLimit * apps.secrets(likeliest: nil).count)
   }
 
-  /// Verifies a receipt; every outcome is a verdict.
-  ///
   /// - Parameter bundleID: If not nil, only this app's receipts are accepted.
   package func verify(_ receiptData: String, bundleID: String? = nil) async -> ReceiptVerification {
     if let bundleID, apps[bundleID] == nil {
@@ -110,8 +107,6 @@ package struct ReceiptVerifier: Sendable {
   }
 }
 
-/// The body of a verifyReceipt request:
-/// https://developer.apple.com/documentation/appstorereceipts/requestbody.
 package struct VerifyReceiptRequest: Sendable, CustomStringConvertible {
   /// The receipt in base64, as sent by the app.
   package var receiptData: String
@@ -133,7 +128,6 @@ package struct VerifyReceiptRequest: Sendable, CustomStringConvertible {
   package var description: String { "verifyReceipt of \(receiptData.utf8.count) bytes" }
 }
 
-/// The verdict on a receipt, with the exchanges that led to it.
 package struct ReceiptVerification: Sendable {
   package var verdict: ReceiptVerdict
   /// In order; empty if no request was needed.

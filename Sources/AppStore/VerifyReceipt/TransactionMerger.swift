@@ -31,12 +31,12 @@ struct TransactionMerger {
 
   /// Adds an entry of Apple's current data.
   mutating func add(current item: ReceiptItem) {
-    entries[key(of: item), default: Entries()].current.append(item)
+    entries[item.key(in: environment), default: Entries()].current.append(item)
   }
 
   /// Adds an entry of a receipt created at `asOf`.
   mutating func add(archived item: ReceiptItem, asOf: Timestamp) {
-    let key = key(of: item)
+    let key = item.key(in: environment)
     var entry = entries.removeValue(forKey: key) ?? Entries()
     entry.archived.append(item)
     entry.archivedAsOf = max(entry.archivedAsOf ?? asOf, asOf)
@@ -67,12 +67,6 @@ struct TransactionMerger {
       }
     }
     return result
-  }
-
-  private func key(of item: ReceiptItem) -> TransactionKey {
-    TransactionKey(
-      line: OriginalTransactionKey(environment, OriginalTransactionID(item.originalTransactionID)),
-      transactionID: TransactionID(item.transactionID), productID: ProductID(item.productID))
   }
 
   private func transaction(_ key: TransactionKey, _ entries: Entries) -> TransactionRecord? {

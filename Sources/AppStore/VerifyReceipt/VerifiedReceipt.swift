@@ -162,15 +162,15 @@ extension ReceiptBody {
 }
 
 extension TransactionRecord {
-  /// The entry as evidence of `asOf`, without kind of charge, price and type of product, which
-  /// receipts lack; `otherwise` applies if no cancellation is named.
+  /// The entry as evidence of `asOf`, without kind of charge and price, which receipts lack;
+  /// `otherwise` applies if no cancellation is named.
   init(
     _ item: ReceiptItem, key: TransactionKey, asOf: Timestamp, otherwise: RevocationStatus
   ) {
     self.init(
       key: key, asOf: asOf, purchaseDate: item.purchaseDate,
       originalPurchaseDate: item.originalPurchaseDate, expiresDate: item.expiresDate,
-      webOrderLineItemID: item.webOrderLineItemID,
+      webOrderLineItemID: item.webOrderLineItemID, productType: item.productType,
       subscriptionGroup: item.subscriptionGroup, quantity: item.quantity ?? 1,
       appAccountToken: item.appAccountToken.flatMap { UUID(uuidString: $0) },
       ownershipType: item.ownershipType == "FAMILY_SHARED" ? .familyShared : .purchased,
@@ -184,6 +184,12 @@ extension TransactionRecord {
 }
 
 extension ReceiptItem {
+  func key(in environment: Environment) -> TransactionKey {
+    TransactionKey(
+      line: OriginalTransactionKey(environment, OriginalTransactionID(originalTransactionID)),
+      transactionID: TransactionID(transactionID), productID: ProductID(productID))
+  }
+
   /// A trial counts as a trial even if it came with an offer code.
   fileprivate var periodType: PeriodType {
     if isTrialPeriod == true { return .trial }

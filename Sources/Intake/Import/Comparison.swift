@@ -86,7 +86,6 @@ package struct AccessDifference: Hashable, Sendable {
   package var explanation: String
 }
 
-/// Compares another backend's entitlements with Tenure's.
 package struct AccessComparison: Sendable {
   /// The maximum difference of two ends that match.
   package var tolerance: Duration
@@ -99,9 +98,7 @@ package struct AccessComparison: Sendable {
 
   /// The differences of one account, ordered by entitlement.
   ///
-  /// - Parameters:
-  ///   - reported: The account's rows; nil if it is not in the file.
-  ///   - explain: Returns the reason why the named entitlement is not active in Tenure.
+  /// - Parameter reported: The account's rows; nil if it is not in the file.
   package func differences(
     of accountID: String, _ reported: [PublishedAccess]?, _ entitlements: [Entitlement],
     explain: (String) async throws -> String

@@ -40,9 +40,7 @@ package enum HistoryRow {
   /// The row's charges: that of a transaction, or those that its receipt lists for its original
   /// transaction; none for another store's row, and without transaction and receipt.
   ///
-  /// - Parameters:
-  ///   - moment: The point in time that the file reflects.
-  ///   - receipts: Reads receipts; nil: they are faults.
+  /// - Parameter receipts: Reads receipts; nil: they are faults.
   package static func charges(
     _ values: [String?], asOf moment: Timestamp, receipts: LocalReceiptVerifier?
   ) -> Result<[ImportedCharge], RowFault> {
@@ -76,7 +74,6 @@ package enum HistoryRow {
     }
   }
 
-  /// The values of a row by column.
   private struct Fields {
     private let values: [String?]
 

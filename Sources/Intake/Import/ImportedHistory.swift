@@ -9,7 +9,6 @@ package import Subscriptions
 /// Each account is taken to have submitted its charges when they were made: a file contains no
 /// submissions, tokens or orders.
 package struct ImportedHistory: Sendable {
-  /// The counts of rows.
   package struct Summary: Sendable {
     package var lines = 0
     /// Rows of other stores, and rows without transaction and receipt.
@@ -36,13 +35,7 @@ package struct ImportedHistory: Sendable {
     self.now = now
   }
 
-  /// Reads a file.
-  ///
-  /// - Parameters:
-  ///   - moment: The point in time that the file reflects.
-  ///   - receipts: Reads receipts; nil: they are errors.
-  ///   - report: Called with each error, in the order of the lines.
-  ///   - progress: Called after each chunk.
+  /// Reads a file; without `receipts`, those are errors.
   package func read(
     _ file: consuming RowFile, asOf moment: Timestamp, into summary: inout Summary,
     receipts: LocalReceiptVerifier?, report: (OwnerImport.RowError) -> Void,
@@ -78,7 +71,6 @@ package struct ImportedHistory: Sendable {
     try await rows.add(chunk)
   }
 
-  /// Compares everything that was read.
   package func compare(
     progress: (_ originalTransactions: Int) -> Void, report: (NamedDifference) throws -> Void
   ) async throws -> OwnershipComparison {

@@ -35,7 +35,6 @@ package struct OwnerImport: Sendable {
     self.now = now
   }
 
-  /// The counts so far.
   package struct Summary: Hashable, Sendable {
     package var lines = 0
     package var recorded = 0
@@ -51,11 +50,7 @@ package struct OwnerImport: Sendable {
     package var fault: RowFault
   }
 
-  /// Imports the whole file.
-  ///
-  /// - Parameters:
-  ///   - report: Called with each error, in the order of the lines.
-  ///   - progress: Called after every ``writers`` chunks.
+  /// Imports the whole file, and reports errors in the order of the lines.
   package func run(
     _ file: consuming RowFile, report: (RowError) throws -> Void, progress: (Summary) -> Void
   ) async throws -> Summary {

@@ -11,11 +11,8 @@ package struct FileRow: Hashable, Sendable {
   package var values: Result<[String?], RowFault>
 }
 
-/// Why a row is rejected.
 package struct RowFault: Error, Hashable, Sendable {
-  /// A stable name for programs.
   package var code: String
-  /// A sentence.
   package var reason: String
 
   package init(_ code: String, _ reason: String) {
@@ -28,7 +25,6 @@ package struct RowFault: Error, Hashable, Sendable {
   }
 }
 
-/// Why a file can't be read or written.
 package struct FileFault: Error, Hashable, CustomStringConvertible {
   package let description: String
 
@@ -70,9 +66,7 @@ package struct RowFile {
   /// The number of the next line.
   private var line = 1
 
-  /// Reads the header.
-  ///
-  /// - Throws: ``FileFault`` if the file is empty or lacks a required column.
+  /// Reads the header; throws ``FileFault`` if the file is empty or lacks a required column.
   package init(_ bytes: FileBytes, columns: [Column]) throws {
     self.columns = columns
     self.bytes = bytes
@@ -189,7 +183,6 @@ package struct RowFile {
     return .failure(.unreadable(fault ?? "it can't be read"))
   }
 
-  /// Skips empty lines.
   private mutating func skipLineEnds() throws {
     while let byte = try bytes.peek(), byte == Self.lineFeed || byte == Self.carriageReturn {
       _ = try bytes.next()
@@ -254,13 +247,11 @@ package struct FileBytes {
 
   package init(_ file: FileHandle) { self.file = file }
 
-  /// The next byte, without consuming it; nil at the end.
   package mutating func peek() throws -> UInt8? {
     if position < piece.count { return piece[position] }
     return try refill() ? piece[position] : nil
   }
 
-  /// Consumes the next byte; nil at the end.
   package mutating func next() throws -> UInt8? {
     if position == piece.count, try !refill() { return nil }
     position += 1

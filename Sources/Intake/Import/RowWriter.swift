@@ -19,9 +19,7 @@ package struct RowWriter: ~Copyable {
   private let guardsFormulas: Bool
   private var text = ""
 
-  /// - Parameters:
-  ///   - path: The file to replace; nil or a hyphen for standard output.
-  ///   - guardsFormulas: Whether CSV text that a spreadsheet would evaluate gets an apostrophe.
+  /// - Parameter path: The file to replace; nil or a hyphen for standard output.
   package init(
     to path: String?, _ format: RowFormat, guardsFormulas: Bool = false, columns: [String]
   ) throws {
@@ -77,8 +75,6 @@ extension FileHandle {
   ///
   /// Devices, pipes and links stay, unlike with `FileManager.createFile`, which would replace even
   /// `/dev/null` by a file.
-  ///
-  /// - Throws: ``FileFault``.
   package convenience init(replacingContentsOf path: String) throws {
     do {
       let file = try FileDescriptor.open(

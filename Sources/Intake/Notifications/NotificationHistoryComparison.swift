@@ -25,7 +25,6 @@ extension NotificationIntake {
     (environment == .production ? .days(180) : .days(30)) - .hours(1)
   }
 
-  /// The outcome of a comparison.
   package enum Compared: Sendable {
     /// Recorded, and the job is scheduled again.
     case recorded(NotificationComparison)
@@ -84,7 +83,6 @@ extension NotificationIntake {
     return .recorded(recorded)
   }
 
-  /// Reads the whole list of a window, and stores missing notifications.
   private func read(
     into comparison: inout NotificationComparison, from serverAPI: AppStoreServerAPI
   ) async throws {

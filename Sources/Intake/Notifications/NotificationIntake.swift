@@ -52,7 +52,6 @@ package struct NotificationIntake: IntakePart {
     }
   }
 
-  /// A posted body, parsed and verified.
   private enum Examined: Sendable {
     case signed(SignedNotification, payload: String)
     case unsigned(NotificationV1, bundleID: String?)
@@ -267,7 +266,6 @@ package struct NotificationIntake: IntakePart {
 }
 
 extension NewNotification {
-  /// A verified notification of version 2.
   init(
     _ notification: SignedNotification, payload: String, chains: [String], receivedAt: Timestamp,
     arrival: ReceivedNotification
@@ -283,7 +281,6 @@ extension NewNotification {
       signedAt: notification.signedAt)
   }
 
-  /// A notification of version 1 with a valid secret.
   init(_ notification: NotificationV1, of bundleID: String?, receivedAt: Timestamp) {
     self.init(
       id: notification.id, version: .one, receivedAt: receivedAt,
@@ -344,14 +341,12 @@ extension NotificationRefusal {
   }
 }
 
-/// The answer to a posted notification.
 package enum NotificationAnswer: Sendable {
   /// Stored durably; `isNew` is false for a duplicate, which does nothing.
   case stored(id: String, isNew: Bool)
   case refused(NotificationRefusal)
 }
 
-/// The reason for refusing a posted notification.
 package struct NotificationRefusal: Hashable, Sendable {
   /// Problem codes of the API.
   package enum Code: String, Sendable {

@@ -64,7 +64,6 @@ actor RefusalCounter {
 }
 
 extension Timestamp {
-  /// The beginning of the hour.
   fileprivate var hour: Timestamp {
     Timestamp(milliseconds: milliseconds - milliseconds % 3_600_000)
   }

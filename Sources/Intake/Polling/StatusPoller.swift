@@ -53,8 +53,6 @@ package struct StatusPoller: IntakePart {
   }
 
   /// Asks the App Store Server API for the customer's refunds, for purchases that do not renew.
-  ///
-  /// The arguments, the result and the errors are those of the poll of transactions.
   package func pollRefunds(
     of line: OriginalTransactionKey, in bundleID: String, doing job: Job? = nil
   ) async throws -> Polled? {
@@ -111,8 +109,6 @@ package struct StatusPoller: IntakePart {
   // MARK: By receipt
 
   /// Asks verifyReceipt about a stored receipt, and records the answer if it verifies the receipt.
-  ///
-  /// The receipt is in base64. The job ends with the recording.
   package func poll(
     receipt: String, of bundleID: String? = nil, about line: OriginalTransactionKey? = nil,
     doing job: Job? = nil
@@ -155,7 +151,6 @@ private struct PolledAnswer {
   /// The revision of the last page up to which nothing was refused.
   var revision: String?
   private(set) var refusals: [SignedDataError] = []
-  /// The verified evidence, without duplicates.
   private(set) var evidence: [Evidence] = []
   private var seen: Set<Evidence> = []
 
@@ -181,7 +176,6 @@ private struct PolledAnswer {
 
 /// Poll jobs.
 extension StatusPoller {
-  /// The outcome of a poll.
   package enum Outcome: Hashable, Sendable {
     /// Apple answered.
     case polled(isChanged: Bool)

@@ -10,7 +10,6 @@ import Subscriptions
 /// <doc:LocalReceipts>.
 package struct ProvisionalAccess: Sendable {
   package let receipts: LocalReceiptVerifier
-  /// The longest time of access after the submission.
   package let longest: Duration
 
   package init(receipts: LocalReceiptVerifier, longest: Duration) {
@@ -20,8 +19,6 @@ package struct ProvisionalAccess: Sendable {
 
   /// The evidence in a base64 receipt, with the transactions that the submission would claim, or
   /// nil if there are none.
-  ///
-  /// Throws a ``LocalReceiptRefusal``.
   func proof(
     in receiptData: String, for submission: Submission, catalogue: Catalogue, at now: Timestamp
   ) throws -> Proof? {
@@ -41,10 +38,8 @@ package struct ProvisionalAccess: Sendable {
     return Proof(evidence: evidence, selected: selected, limit: limit)
   }
 
-  /// The evidence in a receipt for one submission.
   struct Proof: Sendable {
     let evidence: VerifiedEvidence
-    /// The transactions that the submission would claim.
     let selected: [TransactionKey]
     /// The latest end of access.
     let limit: Timestamp

@@ -12,7 +12,6 @@ package enum SubmissionAnswer: Sendable {
     id: UUID, retryAt: Timestamp?, problem: SubmissionProblem?, entitlements: [Entitlement]?)
   case rejected(id: UUID, problem: SubmissionProblem)
 
-  /// The answer to a verified submission.
   package struct Verified: Sendable {
     package var id: UUID
     package var environment: Environment
@@ -24,7 +23,6 @@ package enum SubmissionAnswer: Sendable {
   }
 }
 
-/// A submission as an app server sends it.
 package struct SubmissionRequest: Sendable {
   package var accountID: String
   package var payload: SubmissionPayload

@@ -38,7 +38,6 @@ package struct SubmissionIntake: IntakePart {
     }
   }
 
-  /// Stores, verifies and records a submission.
   package func submit(_ request: SubmissionRequest) async throws -> SubmissionAnswer {
     let receivedAt = now()
     let new = try await ledger.submissions.new(
@@ -77,7 +76,6 @@ package struct SubmissionIntake: IntakePart {
     return try await decide(submission, payload, worker: worker)
   }
 
-  /// The status of a submission, or nil if it is unknown.
   package func status(of id: UUID) async throws -> SubmissionAnswer? {
     guard let submission = try await ledger.submissions.submission(id) else { return nil }
     return try await answer(about: submission)

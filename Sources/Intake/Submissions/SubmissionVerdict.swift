@@ -57,7 +57,6 @@ extension SubmissionProblem {
       appleStatus: rejection.appleStatus)
   }
 
-  /// The problem of a refused part, with its place in the request.
   fileprivate init(_ refusal: SignedDataError, of part: String) {
     self.init(
       code: refusal.reason == .wrongBundleID ? "wrong_bundle_id" : "invalid_signature",
@@ -147,14 +146,12 @@ struct SubmittedSignedData: Sendable {
   }
 }
 
-/// The evidence of a verified submission.
 struct VerifiedEvidence: Sendable {
   var source: EntrySource.Kind
   var environment: Environment
   var evidence: [Evidence]
   /// Nil if no app is named, or several are.
   var bundleID: String?
-  /// One record for each transaction.
   var records: [TransactionRecord]
   /// The selection without a named transaction or a restore.
   var selection: ClaimSelection
@@ -172,7 +169,6 @@ struct VerifiedEvidence: Sendable {
     return max(receivedAt, signedAt ?? receivedAt)
   }
 
-  /// A transaction that a submission names.
   struct NamedTransaction: Sendable {
     /// The ID under which it is listed in the evidence.
     var listed: TransactionID

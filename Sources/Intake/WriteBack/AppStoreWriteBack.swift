@@ -34,12 +34,10 @@ package struct AppStoreWriteBack: IntakePart {
       of: WriteBack.Kind.allCases.flatMap { kind in outcomes.map { [kind.rawValue, $0.name] } })
   }
 
-  /// The client, if this kind is turned on.
   func serverAPI(for kind: WriteBack.Kind) -> AppStoreServerAPI? {
     ledger.writeBackKinds.contains(kind) ? serverAPI : nil
   }
 
-  /// Sends a write-back, records its outcome and completes the job.
   func send(
     _ writeBack: WriteBack, doing job: Job, _ send: () async throws -> Void
   ) async throws -> Outcome {
@@ -73,7 +71,6 @@ package struct AppStoreWriteBack: IntakePart {
     return try await settle(writeBack, ending: job)
   }
 
-  /// Records the outcome, and completes the job.
   private func settle(_ writeBack: WriteBack, ending job: Job) async throws -> Outcome {
     try await ledger.writeBacks.record(writeBack, ending: job)
     counters.increment(writeBack.kind.rawValue, writeBack.outcome.name)

@@ -55,7 +55,7 @@ struct SignedReceiptTests {
       #expect(item["expires_date_ms"]?.string == milliseconds(purchase.expiresDate))
       #expect(item["cancellation_date_ms"]?.string == milliseconds(purchase.cancellationDate))
       #expect(
-        item["web_order_line_item_id"]?.string == purchase.webOrderLineItemID.map(String.init))
+        item["web_order_line_item_id"]?.string == purchase.webOrderLineItemID?.rawValue)
       #expect(item["is_trial_period"]?.string == purchase.isTrialPeriod?.description)
     }
     #expect(purchases.contains { $0.cancellationDate != nil })
