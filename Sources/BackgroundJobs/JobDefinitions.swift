@@ -215,7 +215,6 @@ extension JobDefinition {
   }
 }
 
-/// The outcome of one run of a job.
 enum JobOutcome: Sendable {
   /// The job was deleted or scheduled again in the commit of its work.
   case settled

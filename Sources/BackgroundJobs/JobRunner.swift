@@ -110,7 +110,6 @@ struct JobRunner: Sendable {
   }
 }
 
-/// The services and settings that jobs use.
 package struct JobTools: Sendable {
   /// The default retention of events; readers of the feed may be away for weeks.
   package static let eventRetention: Duration = .days(30)
@@ -150,7 +149,6 @@ package struct JobTools: Sendable {
     terms = { services.catalogue.terms(services.sandboxAccess) }
   }
 
-  /// The recurring jobs that a worker enqueues when it starts.
   package var recurringJobs: [Job.Key] {
     Job.Kind.allCases.flatMap { $0.definition.recurring(self) }
   }

@@ -77,7 +77,6 @@ final class JobSlots: Sendable {
     }
   }
 
-  /// The claimed jobs, running or not.
   var held: [Job] { state.withLock { Array($0.held.values) } }
 
   /// Whether notifications of new jobs arrive.
@@ -110,8 +109,6 @@ final class JobSlots: Sendable {
   }
 
   /// Ends the jobs of one slot, and returns those to start in it; without any, the slot is free.
-  ///
-  /// - Parameter time: The duration of all jobs together.
   func end(_ jobs: [Job], after time: Duration) -> [Job] {
     state.withLock { state in
       var again: [Job] = []

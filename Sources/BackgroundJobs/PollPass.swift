@@ -54,7 +54,6 @@ package struct PollPass: Sendable {
     runner = JobRunner(tools: tools, logger: logger, now: now)
   }
 
-  /// - Parameter show: Called after each poll.
   package func run(showing show: (Summary) -> Void) async throws -> Summary {
     let (start, ledger) = (runner.now(), runner.ledger)
     var summary = Summary()
@@ -86,8 +85,6 @@ package struct PollPass: Sendable {
   }
 
   /// Claims a batch of polls that were due at the start, the most urgent last.
-  ///
-  /// - Parameter open: The queues that may have more due polls.
   private func claim(
     from open: inout Set<Job.Queue>, asOf start: Timestamp,
     waitsUntil deadline: ContinuousClock.Instant

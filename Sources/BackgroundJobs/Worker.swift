@@ -40,7 +40,6 @@ package struct Worker: Service {
   private var ledger: Ledger { tools.ledger }
 
   /// - Parameters:
-  ///   - name: Unique among running workers.
   ///   - pollsPerHour: 0: no polls; nil: no limits on requests to Apple at all.
   ///   - recurring: Jobs to enqueue at the start, unless they exist.
   package init(
@@ -170,7 +169,6 @@ package struct Worker: Service {
     return jobs
   }
 
-  /// Returns jobs that were not started.
   private func giveBack(_ jobs: [Job]) async {
     guard !jobs.isEmpty else { return }
     do {
@@ -268,7 +266,6 @@ struct JobBudget: Sendable {
   private let pollsPerHour: Int?
   private let now: @Sendable () -> Timestamp
 
-  /// - Parameter pollsPerHour: 0: no polls; nil: no limits at all.
   init(ledger: Ledger, pollsPerHour: Int?, now: @escaping @Sendable () -> Timestamp) {
     portions = BudgetPortions(ledger.polls)
     self.pollsPerHour = pollsPerHour
@@ -284,7 +281,6 @@ struct JobBudget: Sendable {
     return try await portions.spend(upTo: wanted, of: budget, at: now())
   }
 
-  /// Returns unused grants.
   func giveBack(_ queue: Job.Queue, _ unused: Int) {
     if let budget = budget(of: queue) { portions.giveBack(unused, of: budget) }
   }

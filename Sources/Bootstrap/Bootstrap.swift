@@ -250,7 +250,6 @@ func ending<Resource, Value>(
 }
 
 extension Timestamp {
-  /// The system's clock, in milliseconds.
   package static var now: Timestamp {
     Timestamp(milliseconds: Int64((Date().timeIntervalSince1970 * 1000).rounded(.down)))
   }
@@ -269,7 +268,6 @@ extension PrometheusRegistry {
 extension SpanExporter {
   /// Installs the tracer, unless tracing is off; call it once, before spans are created.
   ///
-  /// - Parameter program: The command's name.
   /// - Returns: The exporter, which must start first in order to stop last.
   package static func bootstrapTenure(
     _ settings: TraceSettings?, from program: String, logger: Logger

@@ -111,7 +111,6 @@ extension Controller {
   package func now() -> Timestamp { api.now() }
 }
 
-/// Calls the next middleware or the route.
 typealias Next = @concurrent (Request, APIContext) async throws -> Response
 
 package struct APIContext: RequestContext, Sendable {
@@ -139,7 +138,6 @@ package struct APIContext: RequestContext, Sendable {
 
 /// The routes, and the role that each needs.
 extension API {
-  /// The routes of the OpenAPI document.
   func routes() -> Router<APIContext> {
     let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)
     router.addMiddleware {
@@ -254,7 +252,6 @@ extension API {
     return router
   }
 
-  /// The registered methods that apply to resources.
   private static let methods = [
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY",
   ].compactMap { HTTPRequest.Method($0) }

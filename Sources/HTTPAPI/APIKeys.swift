@@ -20,7 +20,6 @@ package final class APIKeys: Sendable {
     }
   }
 
-  /// The name and role of a key.
   package struct Caller: Hashable, Sendable {
     package let name: String
     package let role: Role
@@ -71,7 +70,6 @@ package final class APIKeys: Sendable {
     }
   }
 
-  /// The names and roles, as configured.
   package var callers: [Caller] { keys.withLock { $0.map(\.caller) } }
 
   /// The caller of a request with this `Authorization` field, or nil if the key is not configured.
@@ -126,7 +124,6 @@ package struct APIKeyError: Error, Hashable, Sendable, CustomStringConvertible {
     case duplicateSecret = "another key has the same secret"
   }
 
-  /// The entry's position, from 1.
   package let entry: Int
   package let fault: Fault
 
@@ -170,7 +167,6 @@ struct CallerIdentification: RouterMiddleware {
   }
 }
 
-/// Requires an API key with a role.
 struct Permission: RouterMiddleware {
   let role: APIKeys.Role
   let brake: FailureBrake

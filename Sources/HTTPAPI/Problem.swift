@@ -9,7 +9,6 @@ import Reports
 /// The error of a request, as `application/problem+json` (RFC 9457).
 package struct Problem: Error, Sendable {
   package let code: ProblemCode
-  /// One sentence about this occurrence, for the caller's developer.
   package let detail: String
   /// The code's status, except in answers to notifications.
   package var status: HTTPResponse.Status
@@ -18,7 +17,6 @@ package struct Problem: Error, Sendable {
   package var submission: RejectedSubmission?
   package var headers: HTTPFields
 
-  /// The additional members for a rejected submission.
   package struct RejectedSubmission: Sendable {
     var id: String
     var appleStatus: Int?
@@ -140,7 +138,6 @@ extension Problem {
     }
   }
 
-  /// The errors that Hummingbird throws.
   private init(_ error: any HTTPResponseError) {
     switch error.status {
     case .notFound: self.init(.notFound, "See /openapi.yaml for the available routes.")
@@ -240,13 +237,11 @@ extension Response {
     self.init(JSONMembers(write: members), status: status, headers: headers, capacity: capacity)
   }
 
-  /// A response with one piece of text or data.
   init(_ body: ByteBuffer, as mediaType: String) {
     self.init(status: .ok, headers: [.contentType: mediaType], body: ResponseBody(byteBuffer: body))
   }
 }
 
-/// An object, whose members the closure writes.
 struct JSONMembers: JSONObjectWritable {
   let write: (inout JSONWriter) -> Void
 

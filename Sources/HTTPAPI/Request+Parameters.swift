@@ -83,9 +83,7 @@ extension APIContext {
 
 /// The named values of a request: the fields of its query or form, or the members of its body.
 package protocol RequestFields {
-  /// The text of a field; nil if it is absent.
   func text(_ name: String) throws -> String?
-  /// The number in a field; nil if it is absent.
   func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int?
   /// The error for a required field without a value.
   func missing(_ name: String) -> Problem
@@ -213,7 +211,6 @@ package struct RequestBody: RequestFields {
 }
 
 extension Int? {
-  /// The number of a field, which must be in a range.
   fileprivate func within(_ range: ClosedRange<Int>, of name: String) throws -> Int {
     guard let self, range.contains(self) else {
       throw Problem.invalid(
@@ -230,7 +227,6 @@ extension UUID {
   }
 }
 
-/// A text field of a request, with its limits.
 package struct TextField: Sendable {
   package let name: String
   /// In Unicode scalars, as PostgreSQL counts characters.
@@ -257,7 +253,6 @@ package struct TextField: Sendable {
   package static let label = TextField(name: "label", maximumLength: 255)
   package static let email = TextField(name: "email", maximumLength: 255)
 
-  /// Returns the text if it is valid for the field.
   package func checked(_ text: String) throws -> String {
     guard !text.isEmpty else { throw Problem.invalid(name, "must not be empty") }
     // A text has at most as many scalars as bytes, so only long ones need counting.
@@ -279,7 +274,6 @@ package struct TextField: Sendable {
   }
 }
 
-/// The requested part of a list.
 package struct Page: Sendable {
   /// Enough for most lists, in an answer of some hundred kilobytes.
   package static let defaultLimit = 100
@@ -307,8 +301,6 @@ package struct Page: Sendable {
   }
 
   /// The last element of the previous page, read from its cursor; nil on the first page.
-  ///
-  /// - Throws: A ``Problem`` for an unknown cursor.
   package func cursor<Place>(_ read: (String) -> Place?) throws -> Place? {
     try after.map { text in
       guard let place = read(text) else { throw unknownCursor }
@@ -317,8 +309,6 @@ package struct Page: Sendable {
   }
 
   /// Cuts the page out of a whole list, with the cursor of the next page; nil on the last one.
-  ///
-  /// - Throws: A ``Problem`` for a cursor of no element.
   package func slice<Element>(of list: [Element], cursor: (Element) -> String) throws
     -> (elements: ArraySlice<Element>, next: String?)
   {

@@ -2,7 +2,6 @@ import ServiceLifecycle
 
 /// Runs a body until the program shuts down, and then cancels it.
 package struct UntilShutdown: Service, CustomStringConvertible {
-  /// The name in log lines.
   package let description: String
   private let body: @Sendable () async -> Void
 

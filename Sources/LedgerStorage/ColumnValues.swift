@@ -44,7 +44,16 @@ extension WriteBack.Kind: PostgresEncodable, PostgresDecodable {}
 extension WriteBack.Reason: PostgresEncodable, PostgresDecodable {}
 extension LedgerEvent.Kind: PostgresEncodable, PostgresDecodable {}
 
-extension OriginalTransactionKey {
+extension OriginalTransactionKey: RowDecodable {
+  package static func check(_ rows: Rows, _ column: inout Int) throws {
+    try Environment.check(rows, &column)
+    try OriginalTransactionID.check(rows, &column)
+  }
+
+  package init(from cursor: inout RowCursor) throws {
+    self.init(try cursor.next(Environment.self), try cursor.next(OriginalTransactionID.self))
+  }
+
   /// The condition on the columns of the key.
   var condition: SQL {
     "environment = \(environment) AND original_transaction_id = \(originalTransactionID)"
@@ -63,7 +72,31 @@ extension [OriginalTransactionKey] {
   }
 }
 
-extension TransactionKey {
+extension EntrySource: RowDecodable {
+  package static func check(_ rows: Rows, _ column: inout Int) throws {
+    try Kind.check(rows, &column)
+    try String?.check(rows, &column)
+  }
+
+  package init(from cursor: inout RowCursor) throws {
+    self.init(try cursor.next(Kind.self), id: try cursor.next(String?.self))
+  }
+}
+
+extension TransactionKey: RowDecodable {
+  package static func check(_ rows: Rows, _ column: inout Int) throws {
+    try OriginalTransactionKey.check(rows, &column)
+    try TransactionID.check(rows, &column)
+    try ProductID.check(rows, &column)
+  }
+
+  package init(from cursor: inout RowCursor) throws {
+    self.init(
+      line: try OriginalTransactionKey(from: &cursor),
+      transactionID: try cursor.next(TransactionID.self),
+      productID: try cursor.next(ProductID.self))
+  }
+
   /// The condition on the columns of the key.
   var condition: SQL {
     """
@@ -168,6 +201,25 @@ extension Array {
   /// Consecutive parts of at most `size` elements.
   func batches(of size: Int) -> [[Element]] {
     stride(from: 0, to: count, by: size).map { Array(self[$0..<Swift.min($0 + size, count)]) }
+  }
+}
+
+extension Array where Element: Sendable {
+  /// Transforms elements, several at a time, and returns the results in order.
+  func mapConcurrently<Value: Sendable>(
+    atOnce limit: Int, _ transform: @escaping @Sendable (Element) async throws -> Value
+  ) async throws -> [Value] {
+    try await withThrowingTaskGroup(of: (Int, Value).self) { group in
+      var results: [Int: Value] = [:]
+      for (number, element) in enumerated() {
+        if number >= limit, let (number, result) = try await group.next() {
+          results[number] = result
+        }
+        group.addTask { (number, try await transform(element)) }
+      }
+      for try await (number, result) in group { results[number] = result }
+      return indices.compactMap { results[$0] }
+    }
   }
 }
 

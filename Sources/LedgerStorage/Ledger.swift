@@ -96,4 +96,15 @@ extension LedgerStore {
   var orderLifetime: Duration { core.orderLifetime }
   /// The kinds of write-backs that are queued.
   package var writeBackKinds: Set<WriteBack.Kind> { core.writeBackKinds }
+
+  /// Notifies listeners and counts a recording, once the transaction commits.
+  func announce(
+    _ channels: Set<ChangeNotifier.Channel>, _ recording: Recording? = nil,
+    after transaction: Transaction
+  ) {
+    transaction.afterCommit { [core] in
+      core.notifier.notify(channels)
+      if let recording { core.metrics.count(recording) }
+    }
+  }
 }

@@ -11,8 +11,6 @@ package struct ReportCell: Hashable, Sendable {
   let rule: CellRule
 
   /// Restores a number that ``ReportTable/cell(_:inRow:of:)`` returned.
-  ///
-  /// - Throws: ``ReportFault`` for a column or a row that the report does not have.
   package init(
     of report: Report, _ choices: ReportChoices, column: String, row: [String: String?]
   ) throws {
@@ -81,7 +79,6 @@ extension ReportValue {
 
 /// How the items of a report add up to its numbers: by their measures, or row by row.
 struct DrillDown: Sendable {
-  /// The measures of the items that add up to a number.
   struct Measures: Sendable {
     let added: [String]
     let takenOff: [String]

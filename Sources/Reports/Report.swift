@@ -127,14 +127,12 @@ extension Report: Hashable, CustomStringConvertible {
 }
 
 extension Report {
-  /// Its function or view in the database.
   package var relation: String { Self.relation(name) }
 
   private static func relation(_ name: String) -> String {
     "report_" + name.replacing("-", with: "_")
   }
 
-  /// The choices that it accepts.
   package var parameters: [ReportParameter] {
     var parameters = numbers.parameters
     for (place, parameter) in items.parameters.enumerated() where !parameters.contains(parameter) {
@@ -144,7 +142,6 @@ extension Report {
     return parameters + (drillDown.columns.isEmpty ? [] : [.column])
   }
 
-  /// The parameters of one of its functions, by their names there.
   func arguments(ofItems: Bool) -> [ReportParameter] {
     ofItems ? items.parameters : numbers.parameters
   }
@@ -161,7 +158,6 @@ extension Report {
     }
   }
 
-  /// The statement, whose result has the columns of ``columns(_:)``, and so many rows at most.
   func query(_ choices: ReportChoices, rows: Int?, at now: Timestamp) -> SQL {
     if let views, !choices.listsItems { return views.query(choices, rows, now) }
     let names = columns(choices).map(\.selected).joined(separator: ", ")
@@ -208,7 +204,6 @@ struct Signature: Sendable {
   var parameters: [ReportParameter] = []
   var columns: [ReportColumn] = []
 
-  /// The signature of a view.
   init(parameters: [ReportParameter] = [], columns: [ReportColumn]) {
     (self.parameters, self.columns) = (parameters, columns)
   }
@@ -317,7 +312,6 @@ package enum ReportParameter: String, CaseIterable, Sendable {
   case includeSandbox = "include_sandbox"
   case column
 
-  /// Its name as a parameter of the functions `report_…`.
   var argument: String {
     switch self {
     case .from: "from_date"
@@ -355,7 +349,6 @@ package struct ReportChart: Sendable {
   package let series: [Series]
   /// Whether it has the numbers at the end of each row, drawn as lines instead of stacked bars.
   package let isStock: Bool
-  /// The total of each bar.
   package let net: Series?
 
   static func lines(_ title: String, _ series: Series...) -> ReportChart {

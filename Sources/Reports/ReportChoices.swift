@@ -2,7 +2,6 @@ package import Subscriptions
 
 /// The choices of a report: which days, which products, as known when.
 package struct ReportChoices: Hashable, Sendable {
-  /// The time that a row counts.
   package enum Bucket: String, CaseIterable, Sendable {
     case day
     /// From Monday to Sunday.
@@ -10,7 +9,6 @@ package struct ReportChoices: Hashable, Sendable {
     case month
   }
 
-  /// The segments into which the rows are split.
   package enum Segmentation: String, CaseIterable, Sendable {
     case product
     case storefront
@@ -21,7 +19,6 @@ package struct ReportChoices: Hashable, Sendable {
     package var column: String { self == .product ? "product_id" : rawValue }
   }
 
-  /// A date of a refunded charge.
   package enum DateOf: String, CaseIterable, Sendable {
     case refund
     case charge
@@ -33,7 +30,6 @@ package struct ReportChoices: Hashable, Sendable {
   package var bucket: Bucket?
   /// By its name in the IANA database.
   package var timeZone = Self.utc
-  /// Only this product.
   package var product: String?
   package var environment = Environment.production
   package var includesFamilyShared = false
@@ -72,8 +68,6 @@ package struct ReportChoices: Hashable, Sendable {
   package init() {}
 
   /// Checks everything but the time zone, which the database knows.
-  ///
-  /// - Throws: ``ReportFault``.
   package func check(for report: Report) throws(ReportFault) {
     if let from, let to {
       guard from.daysSince1970 <= to.daysSince1970 else {
@@ -111,8 +105,6 @@ extension ReportChoices {
   func moment(at now: Timestamp) -> Timestamp { min(asOf ?? now, knownAt ?? asOf ?? now) }
 
   /// Checks the number of days up to the moment, where no earlier last day is chosen.
-  ///
-  /// - Throws: ``ReportFault``.
   func checkRange(at now: Timestamp) throws(ReportFault) {
     guard let from else { return }
     let moment = moment(at: now).dayAndTime.date.daysSince1970
@@ -127,8 +119,7 @@ extension ReportChoices {
 extension ReportChoices {
   /// Makes a choice, written as ``text(of:)`` does.
   ///
-  /// - Throws: ``ReportFault``, also for a choice that the report does not accept: ignoring it would
-  ///   answer another question.
+  /// Refuses one that the report does not accept: ignoring it would answer another question.
   package mutating func set(
     _ parameter: ReportParameter, of report: Report, to text: String
   ) throws(ReportFault) {

@@ -13,7 +13,6 @@ package struct ReportFile: Sendable {
   let cursor: Cursor
   let place: FilePlaces.Place
 
-  /// The header line.
   package var head: String { columns.csv }
 
   /// The next lines; nil at the end.
@@ -27,8 +26,6 @@ package struct ReportFile: Sendable {
 
 extension ReportReader {
   /// Opens a report as a file; without a limit it has all rows.
-  ///
-  /// - Throws: ``ReportFault``; ``TooManyFiles``.
   package func file(
     of report: Report, _ choices: ReportChoices, at now: Timestamp
   ) async throws -> ReportFile {
@@ -38,8 +35,6 @@ extension ReportReader {
   }
 
   /// Opens the items of a number as a file.
-  ///
-  /// - Throws: ``ReportFault``; ``TooManyFiles``.
   package func file(of cell: ReportCell, at now: Timestamp) async throws -> ReportFile {
     let choices = cell.listing
     try await check(choices, for: cell.report, at: now)
@@ -51,9 +46,7 @@ extension ReportReader {
 /// ``ReportReader/mostFilesAtOnce`` files are open already.
 package struct TooManyFiles: Error {}
 
-/// Limits the files that are open at a time.
 final class FilePlaces: Sendable {
-  /// Held by an open file.
   final class Place: Sendable {
     private let places: FilePlaces
 
@@ -66,7 +59,6 @@ final class FilePlaces: Sendable {
 
   init(count: Int) { free = Mutex(count) }
 
-  /// - Throws: ``TooManyFiles``.
   func take() throws -> Place {
     try free.withLock { free in
       guard free > 0 else { throw TooManyFiles() }

@@ -11,9 +11,6 @@ package struct ReportReader: Sendable {
   private static let deadline: Duration = .seconds(60)
 
   /// Reads a database whose schema is up to date.
-  ///
-  /// - Parameter database: In a program that does other work too, a separate pool
-  ///   (``configuration(like:)``).
   package init(database: ConnectionPool) {
     self.database = database
   }
@@ -38,9 +35,6 @@ package struct ReportReader: Sendable {
   /// Files that are open at a time; each keeps a connection for as long as its reader takes.
   package static let mostFilesAtOnce = 2
 
-  /// Answers a report.
-  ///
-  /// - Throws: ``ReportFault``.
   package func table(
     of report: Report, _ choices: ReportChoices = ReportChoices(), at now: Timestamp
   ) async throws -> ReportTable {
@@ -61,8 +55,6 @@ package struct ReportReader: Sendable {
     try await checkTimeZone(choices.timeZone)
   }
 
-  /// Settings for reports.
-  ///
   /// A long report uses one core and leaves the others to requests that must not wait; compiling
   /// takes longer than most reports; sorts of tens of thousands of rows need no files; each plan
   /// fits the choices, so that it reads nothing else.
@@ -126,7 +118,6 @@ package struct ReportReader: Sendable {
 }
 
 extension ReportTable {
-  /// Decodes so many rows at most.
   init(of report: Report, asOf: Timestamp, _ columns: [ReportColumn], _ found: Rows, limit: Int)
     throws
   {
@@ -177,7 +168,6 @@ extension Timestamp {
 /// The items of a number: some of them, their count and their sum.
 package struct ReportCellItems: Hashable, Sendable {
   package let cell: ReportCell
-  /// The requested ones.
   package let items: ReportTable
   package let count: Int64
   /// Equals the report's number.
@@ -185,9 +175,6 @@ package struct ReportCellItems: Hashable, Sendable {
 }
 
 extension ReportReader {
-  /// Lists the items of a number.
-  ///
-  /// - Throws: ``ReportFault``.
   package func items(
     of cell: ReportCell, from offset: Int = 0, limit: Int = 1000, at now: Timestamp
   ) async throws -> ReportCellItems {
@@ -232,7 +219,6 @@ extension ReportReader {
 }
 
 extension ReportCell {
-  /// The choices that list its items.
   var listing: ReportChoices {
     var choices = self.choices
     choices.listsItems = true
@@ -247,7 +233,6 @@ extension ReportCell {
     """
   }
 
-  /// The end of a statement that selects all of its items.
   func source(_ choices: ReportChoices, at now: Timestamp) -> SQL {
     var source: SQL = "FROM \(report.items(choices, at: now)) AS r WHERE true"
     if let views = report.views { source.append(" AND \(views.condition(choices, now))") }

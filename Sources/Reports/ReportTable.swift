@@ -1,7 +1,6 @@
 package import JSONText
 package import Subscriptions
 
-/// A column of a report.
 package struct ReportColumn: Hashable, Sendable {
   package enum Kind: String, Sendable {
     case text
@@ -46,14 +45,12 @@ package enum ReportValue: Hashable, Sendable {
   case none
 }
 
-/// The answer to a report.
 package struct ReportTable: Hashable, Sendable {
   package let report: Report
   package let asOf: Timestamp
   package let columns: [ReportColumn]
   /// Each with a value for each column.
   package let rows: [[ReportValue]]
-  /// There are more rows than the limit.
   package let isCutShort: Bool
   /// The currency into which amounts were to be converted.
   package var reportingCurrency: String?
@@ -152,7 +149,6 @@ extension [[String]] {
 }
 
 extension [ReportColumn] {
-  /// The header line.
   var csv: String { map(\.name).joined(separator: ",") + "\r\n" }
 }
 
@@ -167,7 +163,6 @@ extension ReportColumn {
     return String(name.dropLast(unit.count)).replacing("_", with: " ")
   }
 
-  /// Whether its values are right-aligned.
   package var isNumber: Bool {
     switch kind {
     case .number, .duration, .money, .fraction, .rate: true

@@ -23,7 +23,6 @@ struct EventDelivery: Sendable {
   let logger: Logger
   let now: @Sendable () -> Timestamp
 
-  /// Delivers until the stream is empty or a delivery fails.
   func perform(_ job: Job) async throws {
     // This claim counts as an attempt.
     var failures = max(job.attempts - 1, 0)
@@ -119,7 +118,6 @@ package struct EventPusher: Service {
     }
   }
 
-  /// Returns whether there were new events.
   private func push() async -> Bool {
     do {
       var count = try await ledger.webhooks.pushEvents(at: now())

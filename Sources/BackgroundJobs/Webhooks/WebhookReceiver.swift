@@ -78,10 +78,10 @@ struct IPAddress: Hashable, Sendable {
   /// accepted: a resolver turns them into the usual one.
   init?(_ text: some StringProtocol) {
     // A suffix names the interface of a local address.
-    let text = text.prefix { $0 != "%" }
-    guard let bytes = text.contains(":") ? Self.version6(text) : Self.version4(text) else {
-      return nil
-    }
+    let text = String(text.prefix { $0 != "%" })
+    let (family, length) = text.contains(":") ? (AF_INET6, 16) : (AF_INET, 4)
+    var bytes = [UInt8](repeating: 0, count: length)
+    guard unsafe inet_pton(family, text, &bytes) == 1 else { return nil }
     self.bytes = bytes
   }
 
@@ -146,51 +146,8 @@ struct IPAddress: Hashable, Sendable {
   private static let mapped = Network("::ffff:0:0/96")
   /// NAT64 (RFC 6052).
   private static let translated = Network("64:ff9b::/96")
-
-  // MARK: Reading
-
-  private static func version4(_ text: some StringProtocol) -> [UInt8]? {
-    let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-    let bytes = parts.compactMap { part in
-      part.utf8.allSatisfy { (0x30...0x39).contains($0) } && (part == "0" || part.first != "0")
-        ? UInt8(part) : nil
-    }
-    return parts.count == 4 && bytes.count == 4 ? bytes : nil
-  }
-
-  private static func version6(_ text: some StringProtocol) -> [UInt8]? {
-    // At most one gap, of at least one group of zeros.
-    let halves = String(text).split(separator: "::", omittingEmptySubsequences: false)
-    guard halves.count <= 2 else { return nil }
-    let groups = halves.enumerated().map { index, half in
-      bytes(of: half, mayEndInVersion4: index == halves.count - 1)
-    }
-    guard let head = groups[0], let tail = groups.last ?? nil else { return nil }
-    guard halves.count == 2 else { return head.count == 16 ? head : nil }
-    let gap = 16 - head.count - tail.count
-    return gap >= 2 ? head + Array(repeating: 0, count: gap) + tail : nil
-  }
-
-  private static func bytes(of groups: Substring, mayEndInVersion4: Bool) -> [UInt8]? {
-    guard !groups.isEmpty else { return [] }
-    let parts = groups.split(separator: ":", omittingEmptySubsequences: false)
-    var bytes: [UInt8] = []
-    for (index, part) in parts.enumerated() {
-      if mayEndInVersion4, index == parts.count - 1, part.contains(".") {
-        guard let end = version4(part) else { return nil }
-        bytes += end
-      } else {
-        guard (1...4).contains(part.utf8.count), part.allSatisfy(\.isHexDigit),
-          let group = UInt16(part, radix: 16)
-        else { return nil }
-        bytes += [UInt8(group >> 8), UInt8(group & 0xff)]
-      }
-    }
-    return bytes
-  }
 }
 
-/// Resolves a host to its addresses.
 package typealias HostAddresses = @Sendable (_ host: String) async throws -> [String]
 
 /// Resolves a host with the system's resolver, in a fixed order so that connections are reused;

@@ -187,7 +187,6 @@ extension Doctor {
       check, "Every app has a shared secret. It was not tried: Apple checks it only with receipts.")
   }
 
-  /// Whether a secret has the form of App Store Connect's.
   private static func isUsual(_ secret: Secret<String>) -> Bool {
     secret.revealed.wholeMatch(of: /[0-9a-f]{32}/) != nil
   }

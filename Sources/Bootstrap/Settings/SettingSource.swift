@@ -143,11 +143,6 @@ package final class SettingSource: Sendable {
   }
 
   /// Reads a duration such as `30d`, from one unit to `longest`.
-  ///
-  /// - Parameters:
-  ///   - units: The accepted units; errors state `longest` in the first one.
-  ///   - word: A word that stands for nil, such as `off`.
-  ///   - example: One duration per unit, for errors.
   func duration(
     _ name: String, in units: DurationUnit..., atMost longest: Duration, or word: String? = nil,
     example: String
@@ -179,7 +174,6 @@ package final class SettingSource: Sendable {
   }
 }
 
-/// A unit of durations, by its suffix.
 enum DurationUnit: Character {
   case days = "d"
   case hours = "h"

@@ -82,7 +82,6 @@ extension Settings {
     return writeBackKinds
   }
 
-  /// Reads the URLs of one of Apple's services, by the names of their settings.
   static func urls<Service>(
     _ production: String, _ sandbox: String, _ source: SettingSource
   ) throws -> AppleURLs<Service> {
@@ -199,7 +198,6 @@ extension Settings {
 
 /// Single sign-on.
 extension Settings {
-  /// The proxy that signs people in to the administrator's pages; nil if none is set.
   package static func adminProxy(_ source: SettingSource) throws -> TrustedProxy? {
     let secret = try source.secret("TENURE_ADMIN_PROXY_SECRET")
     let user = try source.field("TENURE_ADMIN_PROXY_USER_HEADER") ?? .token("X-Forwarded-Email")

@@ -26,9 +26,7 @@ package struct Settings: Sendable {
   package var dataDirectory = ".tenure"
   package var httpHost = "127.0.0.1"
   package var httpPort = 8080
-  /// The maximum number of open connections of `serve`.
   package var httpMaxConnections = 10_000
-  /// The address of a worker's `/metrics`.
   package var metricsHost = "127.0.0.1"
   /// Nil if workers serve no metrics.
   package var metricsPort: Int?
@@ -40,7 +38,6 @@ package struct Settings: Sendable {
   /// The key's file; nil if the setting is the key itself.
   package var serverAPIKeyPath: String?
   package var serverAPIAddresses = ServerAPIAddresses.apple
-  /// The enabled write-backs to Apple.
   package var writeBackKinds: Set<WriteBack.Kind> = []
   /// The roots of Apple's signed data.
   package var trustedRoots = TrustedRoots.apple
@@ -192,8 +189,6 @@ package struct Settings: Sendable {
   }
 
   /// Reads the API keys, each time anew if they are in a file.
-  ///
-  /// - Throws: ``SettingError`` if there are no keys.
   package func apiKeys() throws -> APIKeys {
     let name = "TENURE_API_KEYS"
     guard let text = try source?.secret(name) else {
@@ -205,7 +200,6 @@ package struct Settings: Sendable {
     return try SettingError.naming(name) { try APIKeys(parsing: text) }
   }
 
-  /// - Throws: ``SettingError`` if there are no apps.
   package func appStoreApps() throws -> AppStoreApps {
     guard !apps.isEmpty else {
       throw SettingError(
@@ -270,7 +264,6 @@ package struct Settings: Sendable {
     }
   }
 
-  /// The secret of apps without their own.
   private static func sharedSecret(_ source: SettingSource) throws -> Secret<String>? {
     let name = "TENURE_APPSTORE_SHARED_SECRET"
     let secret = try source.secret(name)
@@ -286,7 +279,6 @@ package struct Settings: Sendable {
     }
   }
 
-  /// The roots that replace Apple's.
   private static func trustedRoots(_ source: SettingSource) throws -> TrustedRoots? {
     let name = "TENURE_APPSTORE_ROOT_CERTIFICATES"
     guard let path = try source.string(name) else { return nil }

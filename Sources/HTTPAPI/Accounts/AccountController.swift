@@ -32,7 +32,6 @@ struct AccountController: Controller {
   private static let unknownAccount = Problem(
     .unknownAccount, "No account has this ID. PUT creates it.")
 
-  /// The charges that the account owns, latest first.
   func transactions(_ request: Request, context: APIContext) async throws -> Response {
     let (id, page) = (try context.parameter(.accountID), try Page(request.query))
     let owned = try await ownedCharges(of: id)
@@ -85,12 +84,10 @@ struct AccountController: Controller {
 }
 
 extension RecordedOriginalTransaction {
-  /// The charges, by date.
   func charges(in catalogue: Catalogue) -> [ChargeReport] {
     rule.charges.compactMap { ChargeReport(of: $0.id, in: self, catalogue: catalogue) }
   }
 
-  /// The charges that an account owns.
   func charges(of account: AccountKey, in catalogue: Catalogue) -> [ChargeReport] {
     charges(in: catalogue).filter { $0.recorded.decision.owner == account }
   }

@@ -47,7 +47,6 @@ package struct AccountExport: Sendable {
       })
   }
 
-  /// Passes the document to a closure, piece by piece.
   package func write(to take: @escaping @Sendable ([UInt8]) throws -> Void) async throws {
     var writer: any ResponseBodyWriter = PieceWriter(take: take)
     try await write(to: &writer)
@@ -127,7 +126,6 @@ package struct AccountExport: Sendable {
     try await send(to: &writer) { $0.write(json: "]") }
   }
 
-  /// Writes the account's charges and claims by original transaction.
   @concurrent
   private func writeCharges(to writer: inout any ResponseBodyWriter) async throws {
     try await send(to: &writer) { $0.write(json: ",\"lines\":[") }
@@ -142,7 +140,6 @@ package struct AccountExport: Sendable {
     try await send(to: &writer) { $0.write(json: "]") }
   }
 
-  /// Writes the account's charges and claims of an original transaction.
   private func write(
     _ line: OriginalTransactionKey, of original: RecordedOriginalTransaction,
     to json: inout JSONWriter
@@ -172,7 +169,6 @@ package struct AccountExport: Sendable {
     }
   }
 
-  /// A submission with its payload and Apple's answers.
   private func submission(_ id: UUID) async throws -> JSONMembers? {
     guard let submission = try await ledger.submissions.submission(id) else { return nil }
     let (payload, remains) = try await ledger.submissions.storedPayload(of: id)

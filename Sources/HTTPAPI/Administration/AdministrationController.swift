@@ -24,7 +24,6 @@ struct AdministrationController: Controller {
       try context.administrator(reason: try body.required(.reason)))
   }
 
-  /// Releases a charge, and shows the result.
   func release(_ request: Request, context: APIContext) async throws -> Response {
     try await transfer(
       request, context, to: nil, try request.query.moment("effective_from"),
@@ -62,7 +61,6 @@ struct AdministrationController: Controller {
     return Response(try await ledger.accounts.erase(id, by: administrator, at: now()))
   }
 
-  /// Exports everything stored about an account.
   func export(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
     let administrator = try context.administrator(reason: try request.query.text(.reason))

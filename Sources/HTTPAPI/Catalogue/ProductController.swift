@@ -4,7 +4,6 @@ package import JSONText
 import LedgerStorage
 package import Subscriptions
 
-/// Lists and describes the products of the catalogue.
 struct ProductController: Controller {
   let api: API
 
@@ -38,7 +37,6 @@ package struct ProductDescription {
   /// Reads an object from elsewhere, such as a form.
   package init(_ object: JSONValue) { body = RequestBody(object) }
 
-  /// Validates the body.
   package func product(_ id: ProductID, validFrom: Timestamp) throws -> Product {
     guard let type = ProductType(exactly: try body.required("type", body.text("type"))) else {
       let types = ProductType.allCases.map(\.rawValue).joined(separator: ", ")

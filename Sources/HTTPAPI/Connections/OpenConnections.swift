@@ -47,7 +47,6 @@ final class OpenConnections: Sendable {
   }
 }
 
-/// A connection, with its rank in the order of closing.
 final class OpenConnection: Sendable {
   enum Use: UInt64 {
     /// Waiting for a request.
@@ -108,6 +107,5 @@ package struct ConnectionLimits: Sendable {
 }
 
 extension ConnectionLimits {
-  /// The usual limits, with another number of connections.
   package init(connections: Int) { self.connections = connections }
 }

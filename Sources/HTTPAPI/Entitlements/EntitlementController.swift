@@ -5,7 +5,6 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// The entitlements of accounts.
 struct EntitlementController: Controller {
   /// Few enough for one statement that does not slow down others.
   static let maximumAccounts = 1000
@@ -22,7 +21,6 @@ struct EntitlementController: Controller {
     }
   }
 
-  /// The entitlements of each account, at the time and with the filter that the query chooses.
   private func read(_ accountIDs: [String], _ request: Request) async throws
     -> (asOf: Timestamp, entitlements: [[Entitlement]])
   {
@@ -65,14 +63,12 @@ struct EntitlementController: Controller {
 enum AccountEntitlements {
   static let list = "entitlements"
 
-  /// Writes the members before the list of entitlements.
   static func writeSubject(_ accountID: String, asOf: Timestamp, to json: inout JSONWriter) {
     json.member("account_id", accountID)
     json.member("as_of", asOf)
   }
 }
 
-/// The request header field `Cache-Control`.
 enum CacheControl {
   /// Whether a value has `no-cache` (RFC 9111, section 5.2.1.4).
   static func asksForCurrent(_ value: String) -> Bool {

@@ -5,7 +5,6 @@ import LedgerStorage
 import ServiceLifecycle
 import Subscriptions
 
-/// The feed of events, and their redelivery.
 struct EventController: Controller {
   /// Shorter than the timeouts of load balancers and clients, and ``ConnectionLimits/idle``.
   static let longestWaitSeconds = 60
@@ -49,7 +48,6 @@ struct EventController: Controller {
     }
   }
 
-  /// Schedules an event to be delivered to the webhook again.
   func redeliver(_ request: Request, context: APIContext) async throws -> Response {
     let name = "event_id"
     guard let id = Int64(try context.parameters.require(name)) else {

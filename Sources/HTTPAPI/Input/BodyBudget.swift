@@ -165,7 +165,6 @@ package final class BodyShare: Sendable {
   /// Notes that the whole body has arrived.
   func keep() { budget.keep(self) }
 
-  /// Returns all bytes to the budget.
   package func giveBack() { budget.giveBack(self) }
 }
 

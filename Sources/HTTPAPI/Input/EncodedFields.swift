@@ -35,7 +35,6 @@ package struct EncodedFields: Sendable {
     }
   }
 
-  /// The first value of a name.
   package subscript(name: String) -> ExactText? {
     let name = ExactText(name)
     return fields.first { $0.name == name }?.value

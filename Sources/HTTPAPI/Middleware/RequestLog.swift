@@ -71,7 +71,6 @@ extension HTTPField.Name {
   }
 }
 
-/// Counts every request and measures its duration.
 struct RequestCounting: RouterMiddleware {
   let metrics: RequestMetrics
 
@@ -129,7 +128,6 @@ struct RequestTracing: RouterMiddleware {
 ///
 /// Routes are templates instead of paths, which bounds the series and keeps out account IDs.
 final class RequestMetrics: Sendable {
-  /// The metrics of one method on one route.
   final class Route: Sendable {
     /// By the first digit of the status, once there was one.
     private let answers = Mutex<[Int: Counter]>([:])
@@ -208,7 +206,6 @@ package struct ProblemReporting: RouterMiddleware {
     }
   }
 
-  /// Converts an error, and logs it if it is a server error.
   package static func problem(_ error: any Error, _ context: APIContext) -> Problem {
     let problem = Problem(error)
     if problem.status.kind == .serverError {

@@ -1,6 +1,5 @@
 package import JSONText
 
-/// The result of one check.
 package struct DoctorFinding: Hashable, Sendable {
   package enum Verdict: String, CaseIterable, Sendable {
     case ok
@@ -13,7 +12,6 @@ package struct DoctorFinding: Hashable, Sendable {
   /// A stable name such as `database.version`.
   package var check: String
   package var verdict: Verdict
-  /// One sentence.
   package var found: String
   /// The suggested fix; nil for ``Verdict/ok``.
   package var remedy: String?

@@ -45,7 +45,6 @@ package actor MetricsPage {
       Date.now.timeIntervalSince1970)
   }
 
-  /// The answer to `GET /metrics`.
   func response() async -> Response {
     Response(ByteBuffer(string: await text()), as: Self.contentType)
   }
@@ -99,7 +98,6 @@ extension MetricsPage {
   }
 }
 
-/// The gauges of the ledger and of the connection pool.
 struct LedgerGauges: Sendable {
   let factory: any MetricsFactory
 

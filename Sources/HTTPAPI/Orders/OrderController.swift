@@ -5,7 +5,6 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// Orders, which app servers open before the customer pays.
 struct OrderController: Controller {
   let api: API
 

@@ -6,7 +6,6 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// Submits receipts and signed transactions, and shows submissions.
 struct ReceiptController: Controller {
   let api: API
 
@@ -26,7 +25,6 @@ struct ReceiptController: Controller {
     return response(to: answer, exchanges: exchanges)
   }
 
-  /// The response to a submission, and to every later request for it.
   private func response(to answer: SubmissionAnswer, exchanges: [SubmissionExchange]?) -> Response {
     switch answer {
     case .verified(let verified):

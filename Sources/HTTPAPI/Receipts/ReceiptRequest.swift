@@ -3,14 +3,12 @@ import Intake
 import LedgerStorage
 import Subscriptions
 
-/// The body of `POST /v1/receipts`.
 struct ReceiptRequest {
   /// In characters of base64; the largest known receipts have a few megabytes.
   static let maximumReceiptLength = 16 * 1024 * 1024
 
   let body: RequestBody
 
-  /// Validates the body.
   func submission() throws -> SubmissionRequest {
     SubmissionRequest(
       accountID: try body.required(.accountID), payload: try checkedPayload(),

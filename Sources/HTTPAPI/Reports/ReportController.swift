@@ -7,7 +7,6 @@ import NIOCore
 package import Reports
 import Subscriptions
 
-/// The reports as JSON and CSV.
 struct ReportController: Controller {
   let api: API
 
@@ -105,9 +104,6 @@ extension APIContext {
 }
 
 extension ReportChoices {
-  /// Reads the choices of a request.
-  ///
-  /// - Throws: ``ReportFault``, or a ``Problem`` that names the parameter.
   package init(of report: Report, from query: EncodedFields) throws {
     self.init()
     for parameter in ReportParameter.allCases {

@@ -19,7 +19,6 @@ struct WhatIfController: Controller {
   }
 }
 
-/// A policy and the scope in which to compare it.
 package struct WhatIfQuestion: Sendable {
   /// Original transactions of one answer: about a second of work.
   package static let mostOriginalTransactions = 1000
@@ -33,8 +32,6 @@ package struct WhatIfQuestion: Sendable {
 
   /// Reads the fields `policy`, at most one of `bundle_id`, `subscription_group`, `account_id` and
   /// `original_transaction_id`, `environment`, and the constants.
-  ///
-  /// - Throws: A ``Problem`` that names the field.
   package init(_ fields: some RequestFields) throws {
     let range = RuleConstants.range
     let constants = RuleConstants(
@@ -61,7 +58,6 @@ package struct WhatIfQuestion: Sendable {
     scope = scopes.first
   }
 
-  /// - Throws: A ``Problem`` for what is not recorded.
   package func scope(in ledger: Ledger) async throws -> WhatIfScope {
     guard let (field, text) = scope else { return .all }
     switch field.name {

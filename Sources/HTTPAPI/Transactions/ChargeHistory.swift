@@ -6,7 +6,6 @@ package import Subscriptions
 package struct ChargeEvent: JSONObjectWritable {
   package let entry: LedgerEntry
   package let source: EntrySource
-  /// The entry in words.
   package let sentence: String
 
   package init(_ entry: LedgerEntry, source: EntrySource, name: @escaping (AccountKey) -> String) {
@@ -90,7 +89,6 @@ extension LedgerEntry.Content {
   }
 }
 
-/// Puts an entry into words.
 private struct Sentence {
   let name: (AccountKey) -> String
 

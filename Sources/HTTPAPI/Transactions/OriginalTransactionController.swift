@@ -5,7 +5,6 @@ import JSONText
 import LedgerStorage
 package import Subscriptions
 
-/// Original transactions, with their charges and owners.
 struct OriginalTransactionController: Controller {
   let api: API
 
@@ -45,7 +44,6 @@ struct OriginalTransactionController: Controller {
     }
   }
 
-  /// Previews the owner of a purchase and of a renewal made now.
   func preview(_ request: Request, context: APIContext) async throws -> Response {
     let query = request.query
     let accountID = try query.required(.accountID)
@@ -82,8 +80,6 @@ struct OriginalTransactionController: Controller {
 
 extension Ledger {
   /// Finds an original transaction in the given environment, or else in the only one that has it.
-  ///
-  /// - Throws: A ``Problem`` if both have it.
   func line(_ id: OriginalTransactionID, environment: Subscriptions.Environment?)
     async throws -> OriginalTransactionKey?
   {

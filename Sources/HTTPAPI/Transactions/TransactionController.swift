@@ -5,7 +5,6 @@ package import JSONText
 package import LedgerStorage
 package import Subscriptions
 
-/// Shows a charge with its owner and the reasons, and acknowledges its delivery.
 package struct TransactionController: Controller {
   package let api: API
 
@@ -79,7 +78,6 @@ package struct TransactionController: Controller {
   }
 }
 
-/// The evidence behind the decision on a charge.
 package struct DecisionEvidence: JSONObjectWritable {
   private let charge: Charge
   private let decision: Decision
@@ -102,7 +100,6 @@ package struct DecisionEvidence: JSONObjectWritable {
     json.member("in_words", sentences)
   }
 
-  /// The evidence in words.
   package var sentences: String {
     var sentences = ["Charged on \(charge.date). \(kind)."]
     sentences.append(

@@ -24,7 +24,6 @@ enum AccountChain {
   static let common = AccountKey(
     rawValue: UUID(uuid: (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)))
 
-  /// A statement that appends an entry to an account's chain.
   struct Seal: Sendable {
     let account: AccountKey
     let statement: SQL
@@ -63,7 +62,6 @@ enum AccountChain {
         """)
   }
 
-  /// - Parameter charge: The transaction that names it.
   static func seal(
     deliveryOf charge: TransactionKey, by account: AccountKey, at moment: Timestamp
   ) -> Seal {

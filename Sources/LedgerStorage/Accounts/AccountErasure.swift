@@ -49,10 +49,10 @@ extension AccountStore {
     try await eraseAccounts(mergedInto: known.key, by: administrator, at: now)
     let (key, erasure) = try await database.withTransaction {
       transaction -> (AccountKey, Erasure) in
-      guard
-        let account = try await transaction.query(Self.select(account: accountID))
-          .decodeAccounts().first
-      else { throw LedgerError.unknownAccount(accountID) }
+      let found = try await transaction.query(Self.select(account: accountID))
+      guard let account = try found.decode(into: Account.init).first else {
+        throw LedgerError.unknownAccount(accountID)
+      }
       let erasure: Erasure
       let submissions: [UUID]
       var renaming: [SQL] = []
@@ -76,13 +76,12 @@ extension AccountStore {
         renaming = Self.rename(account, erasure) + [PollTarget.forget(submissions, on: lines)]
       }
       let results = try await transaction.batch(
-        renaming + Self.eraseSubmissions(of: account.key, at: now)
+        renaming + [Self.eraseSubmissions(of: account.key, at: now)]
           + Self.endJobs(of: account.key, submissions))
       let finished = try await finish(
         erasure, of: account, results, by: administrator, at: now, in: transaction)
       return (account.key, finished)
     }
-    if !known.isErased { notifier.notify(.events) }
     // Accounts merged into it during the erasure.
     try await eraseAccounts(mergedInto: key, by: administrator, at: now)
     return erasure
@@ -131,9 +130,7 @@ extension AccountStore {
       }
       // A concurrent recording may have added an original transaction before the lock: look again.
       let row = try await transaction.query(
-        """
-        SELECT account_key FROM tenure.account WHERE account_id = \(account.id) FOR UPDATE
-        """
+        "SELECT account_key FROM tenure.account WHERE account_id = \(account.id) FOR UPDATE"
       ).decodeFirst(AccountKey.self)
       guard row == account.key else { throw LedgerError.unknownAccount(account.id) }
       isAccountLocked = true
@@ -163,6 +160,7 @@ extension AccountStore {
       return erasure
     }
     changes.note([account.id], in: transaction)
+    if !account.isErased { announce([.events], after: transaction) }
     let action = NewAdministratorAction(
       action: .eraseAccount, subject: account.key.rawValue.text,
       administrator: administrator, account: account.key, names: [account.key: account.id],
@@ -226,12 +224,8 @@ extension AccountStore {
 
   /// Deletes the payloads of an erased account's submissions, through the owner's function: the
   /// application role has no DELETE on received data.
-  static func eraseSubmissions(of account: AccountKey, at now: Timestamp) -> [SQL] {
-    [
-      """
-      SELECT submissions, payloads, exchanges FROM tenure.erase_submissions(\(account), \(now))
-      """
-    ]
+  static func eraseSubmissions(of account: AccountKey, at now: Timestamp) -> SQL {
+    "SELECT submissions, payloads, exchanges FROM tenure.erase_submissions(\(account), \(now))"
   }
 
   private func submissions(
@@ -243,17 +237,13 @@ extension AccountStore {
   }
 
   private static func endJobs(of account: AccountKey, _ submissions: [UUID]) -> [SQL] {
-    let subjects = submissions.map { $0.text }
-    return [
+    [
       Job.delete(.publishEntitlements(account)),
       """
       DELETE FROM tenure.job
-      WHERE kind = 'verify_submission' AND subject = ANY(\(subjects))
+      WHERE kind = 'verify_submission' AND subject = ANY(\(submissions.map { $0.text }))
       """,
-      """
-      DELETE FROM tenure.webhook_delivery
-      WHERE stream = \(account.rawValue.text)
-      """,
+      "DELETE FROM tenure.webhook_delivery WHERE stream = \(account.rawValue.text)",
     ]
   }
 }

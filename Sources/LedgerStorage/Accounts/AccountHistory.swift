@@ -63,18 +63,17 @@ extension AccountStore {
     guard !lines.isEmpty else {
       return RelatedAccounts(account: account, lines: [], charges: [], ownedTransactions: [])
     }
-    let claims = try await database.query(
+    let claims: [TransactionKey] = try await database.query(
       """
       SELECT environment, original_transaction_id, transaction_id, product_id
       FROM tenure.ownership_action
       WHERE \(Self.isOn(lines)) AND account_key = \(account) AND is_claim
       """
-    ).decode(Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self)
-    let claimed = Set(claims.map(TransactionKey.init))
+    ).decode(TransactionKey.self)
     let rows = try await database.query(
       """
       SELECT environment, original_transaction_id, transaction_id, product_id,
-        charge_original_transaction_id, charge_transaction_id, charge_product_id,
+        environment, charge_original_transaction_id, charge_transaction_id, charge_product_id,
         rule IS NOT NULL, charged_at, owner_account_key, order_id, delivered_at
       FROM tenure.store_transaction
       WHERE \(Self.isOn(lines))
@@ -82,16 +81,15 @@ extension AccountStore {
         transaction_id DESC, product_id DESC
       """
     ).decode(
-      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
-      OriginalTransactionID.self, TransactionID.self, ProductID.self, Bool.self, Timestamp.self,
-      AccountKey?.self, UUID?.self, Timestamp?.self
+      TransactionKey.self, TransactionKey.self, Bool.self, Timestamp.self, AccountKey?.self,
+      UUID?.self, Timestamp?.self
     ).map {
       (
-        key: TransactionKey($0, $1, $2, $3), charge: TransactionKey($0, $4, $5, $6),
-        isCharge: $7, chargedAt: $8, owner: $9, order: $10, deliveredAt: $11
+        key: $0, charge: $1, isCharge: $2, chargedAt: $3, owner: $4, order: $5, deliveredAt: $6
       )
     }
     // Claiming an alias claims its charge.
+    let claimed = Set(claims)
     let claimedCharges = Set(rows.filter { claimed.contains($0.key) }.map(\.charge))
     let charges = rows.filter(\.isCharge).map { row in
       AccountCharge(
@@ -111,7 +109,6 @@ extension AccountStore {
   /// its claims, decisions and overrides for it or away from it, Apple's reports on charges it
   /// owns, and renewal statuses from while the original transaction was bound to it.
   ///
-  /// - Parameter kinds: None reads nothing.
   /// - Throws: ``LedgerError/unreadableEntry``.
   package func history(
     of ties: RelatedAccounts, kinds: Set<LedgerEntry.Kind> = Set(LedgerEntry.Kind.allCases),
@@ -192,7 +189,7 @@ extension AccountStore {
         ORDER BY recorded_at DESC, environment DESC, original_transaction_id DESC, number DESC
         LIMIT \(limit)
         """)
-    ).decodeEntries().map { (try $0.entry(), $0.source) }
+    ).decode(into: StoredEntry.init).map { (try $0.entry(), $0.source) }
   }
 
   /// Reads the bindings of the original transactions whose renewal statuses are among some entries.
@@ -221,7 +218,6 @@ extension AccountStore {
 /// a newer version added, and its data a JSON object.
 package typealias PublishedEvent = (id: Int64, type: String, occurredAt: Timestamp, data: String)
 
-/// The position of an event among those of its account.
 package typealias EventPosition = (occurredAt: Timestamp, id: Int64)
 
 package struct EventPruning: Hashable, Sendable {

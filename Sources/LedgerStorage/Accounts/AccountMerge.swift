@@ -41,24 +41,20 @@ extension AccountStore {
   /// it changed to both accounts. From the first commit on, submissions and orders for the merged
   /// account go to the target. Repeating a merge is a no-op and returns its progress.
   ///
-  /// - Parameters:
-  ///   - accountID: The account to give up, such as a guest.
-  ///   - otherID: The account to keep, such as a member.
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
   ///   ``LedgerError/mergedAccount(_:into:)``, ``LedgerError/mergesIntoItself(_:)``.
   package func merge(
     _ accountID: String, into otherID: String, by administrator: Administrator,
     terms: AccessTerms, at now: Timestamp, atOnce limit: Int = AccountStore.mergedAtOnce
   ) async throws -> MergeProgress {
-    let accounts = try await mergeable(accountID, into: otherID)
-    if accounts.merged.mergedInto != nil {
-      var merger = accounts
-      merger.completedAt = try await ownership.knownAccounts([merger.merged.key])[
-        merger.merged.key]?.mergedAt
-      return merger
+    var merger = try await mergeable(accountID, into: otherID)
+    guard merger.merged.mergedInto != nil else {
+      return try await proceed(
+        with: merger, upTo: limit, by: administrator, terms: terms, at: now)
     }
-    return try await proceed(
-      with: accounts, upTo: limit, by: administrator, terms: terms, at: now)
+    let key = merger.merged.key
+    merger.completedAt = try await ownership.knownAccounts([key])[key]?.mergedAt
+    return merger
   }
 
   /// Continues a merge in the background, and returns whether it is complete.
@@ -108,13 +104,11 @@ extension AccountStore {
     with merger: MergeProgress, upTo limit: Int, by administrator: Administrator,
     terms: AccessTerms, at now: Timestamp
   ) async throws -> MergeProgress {
-    let (merger, channels) = try await database.withTransaction { transaction in
+    try await database.withTransaction { transaction in
       try await place(
         lock(merger, upTo: limit, in: transaction), by: administrator, terms: terms, at: now,
         in: transaction)
     }
-    notifier.notify(channels)
-    return merger
   }
 
   /// Finds both accounts and checks that they can be merged, or already are.
@@ -219,7 +213,7 @@ extension AccountStore {
   private func place(
     _ merging: Merging, by administrator: Administrator, terms: AccessTerms, at now: Timestamp,
     in transaction: Transaction
-  ) async throws -> (MergeProgress, Set<ChangeNotifier.Channel>) {
+  ) async throws -> MergeProgress {
     var merger = merging.merger
     let (account, other) = (merger.merged, merger.into)
     // The rule ignores the merge for charges dated before it, so no other decision changes.
@@ -295,8 +289,9 @@ extension AccountStore {
       plan.writes.append(Job.insert(.mergeAccount(account.key), runAt: now, at: now))
       plan.channels.insert(.jobs)
     }
+    announce(plan.channels, after: transaction)
     try await transaction.commit(with: plan.statements)
-    return (merger, plan.channels)
+    return merger
   }
 
   private func mergingAdministrator(of account: AccountKey) async throws -> String? {
@@ -324,9 +319,7 @@ extension AccountStore {
         AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
         AND owner_account_key = \(account)
       """
-    ).decode(
-      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self
-    ).map(TransactionKey.init)
+    ).decode(TransactionKey.self)
   }
 
   // MARK: Statements

@@ -28,7 +28,7 @@ package struct AccountStore: LedgerStore {
   package let core: LedgerCore
 
   package func account(_ id: String) async throws -> Account? {
-    try await database.query(Self.select(account: id)).decodeAccounts().first
+    try await database.query(Self.select(account: id)).decode(into: Account.init).first
   }
 
   package func findOrCreateAccount(_ id: String, at now: Timestamp) async throws -> Account {
@@ -40,9 +40,7 @@ package struct AccountStore: LedgerStore {
 
   /// Replaces what the app calls the customer.
   ///
-  /// - Parameters:
-  ///   - label: Nil leaves it as it is; `.some(nil)` deletes it.
-  ///   - email: Like `label`.
+  /// - Parameter label: Nil leaves it as it is; `.some(nil)` deletes it.
   /// - Throws: ``LedgerError/erasedAccount(_:)``, ``LedgerError/unknownAccount(_:)``.
   package func setNames(label: String?? = nil, email: String?? = nil, of account: Account)
     async throws -> Account
@@ -59,7 +57,7 @@ package struct AccountStore: LedgerStore {
       WHERE account_id = \(account.id) AND account_key = \(account.key)
       RETURNING \(Self.columns)
       """)
-    guard let account = try updated.decodeAccounts().first else {
+    guard let account = try updated.decode(into: Account.init).first else {
       throw LedgerError.unknownAccount(account.id)
     }
     return account
@@ -81,7 +79,7 @@ package struct AccountStore: LedgerStore {
       \(begins("account_id")) UNION \(begins("label")) UNION \(begins("email"))
       ORDER BY account_id LIMIT \(limit)
       """
-    ).decodeAccounts()
+    ).decode(into: Account.init)
   }
 
   /// Reads accounts by the dates of their creation, latest first, after `last`.
@@ -96,7 +94,7 @@ package struct AccountStore: LedgerStore {
       SELECT \(Self.columns) FROM tenure.account WHERE \(begin) AND \(rest)
       ORDER BY created_at DESC, account_id DESC LIMIT \(limit)
       """
-    ).decodeAccounts()
+    ).decode(into: Account.init)
   }
 
   /// The account that new submissions and orders go to: follows merges, any number of them.
@@ -125,12 +123,11 @@ package struct AccountStore: LedgerStore {
     for _ in 0..<Self.creationAttempts {
       if let account = try await insertAccount(id, at: now, in: transaction) { return account }
       let known = try await transaction.query(Self.select(account: id))
-      if let account = try known.decodeAccounts().first { return account }
+      if let account = try known.decode(into: Account.init).first { return account }
     }
     throw LedgerError.erasedAccount(id)
   }
 
-  /// Nil if there is an account of this ID.
   private func insertAccount(_ id: String, at now: Timestamp, in transaction: Transaction)
     async throws -> Account?
   {
@@ -180,8 +177,7 @@ package struct AccountStore: LedgerStore {
   // MARK: Exporting
 
   package func erasedAt(_ account: AccountKey) async throws -> Timestamp? {
-    try await database.read(KnownAccount.query([account]))[account]?
-      .erasedAt
+    try await ownership.knownAccounts([account])[account]?.erasedAt
   }
 
   /// Reads orders of an account by ID, after `last`.
@@ -224,18 +220,6 @@ package struct AccountStore: LedgerStore {
     ).decode(Timestamp.self, Int64.self, String.self, AccountKey?.self, String.self).map {
       occurredAt, id, beginning, _, data in
       (position: (occurredAt, id), text: FeedPage.event(beginning, of: name, data))
-    }
-  }
-}
-
-extension Rows {
-  func decodeAccounts() throws -> [Account] {
-    try decode(
-      String.self, AccountKey.self, UUID.self, Timestamp.self, AccountKey?.self, String?.self,
-      String?.self
-    ).map {
-      Account(
-        id: $0, key: $1, appAccountToken: $2, createdAt: $3, mergedInto: $4, label: $5, email: $6)
     }
   }
 }

@@ -162,7 +162,6 @@ enum KeyedText {
     return result
   }
 
-  /// Replaces keys by current account IDs.
   static func withNames(_ text: String, of names: [AccountKey: String]) -> String {
     text.replacing(/\{account:([0-9a-f\-]{36})\}/) { match in
       UUID(uuidString: String(match.1)).flatMap { names[AccountKey(rawValue: $0)] } ?? "erased"
@@ -184,10 +183,7 @@ package struct AdministrationStore: LedgerStore {
 
   /// Reads administrator actions, latest first, before `last`.
   ///
-  /// - Parameters:
-  ///   - account: Restricts the result to actions on this account.
-  ///   - omitted: Kinds of actions that are left out.
-  ///   - namesOthers: Whether other accounts are named; if not, each is `another_account`.
+  /// - Parameter namesOthers: Whether other accounts are named; if not, each is `another_account`.
   package func administratorActions(
     on account: AccountKey? = nil, except omitted: [AdministratorAction.Action] = [],
     namingOthers namesOthers: Bool = true, before last: Int64? = nil, limit: Int
@@ -206,8 +202,6 @@ package struct AdministrationStore: LedgerStore {
   /// first.
   ///
   /// ``AdministratorAction/brought(_:from:)`` matches them with entries.
-  ///
-  /// - Parameter accounts: The owners before and after.
   package func overrideActions(
     of charges: Set<TransactionKey>, concerning accounts: Set<AccountKey>
   ) async throws -> [AdministratorAction] {

@@ -2,20 +2,14 @@ import Postgres
 package import Subscriptions
 
 extension LedgerAuditor {
-  /// Original transactions in one page, after which progress is reported.
   private static let auditPage = 1000
   /// Original transactions or accounts that are read by one database transaction.
   private static let auditPart = 50
-  /// The parts read at once.
   private static let concurrency = 4
 
-  /// Reads all original transactions page by page.
+  /// Reads original transactions page by page, and returns whether there were no more than `limit`.
   ///
-  /// - Parameters:
-  ///   - moment: Leaves out those without an entry since then, by the database's clock.
-  ///   - condition: A condition on `original_transaction`; all by default.
-  ///   - limit: The maximum number; nil: no limit.
-  /// - Returns: Whether there were no more than the limit.
+  /// - Parameter moment: Leaves out those without an entry since then, by the database's clock.
   @discardableResult
   func forEachPage(
     after start: OriginalTransactionKey? = nil, storedSince moment: Timestamp? = nil,
@@ -49,18 +43,7 @@ extension LedgerAuditor {
   func inParts<Key: Sendable, Value: Sendable>(
     _ page: [Key], _ body: @escaping @Sendable ([Key]) async throws -> Value
   ) async throws -> [Value] {
-    let parts = page.batches(of: Self.auditPart)
-    return try await withThrowingTaskGroup(of: (Int, Value).self) { group in
-      var results: [Int: Value] = [:]
-      for (number, part) in parts.enumerated() {
-        if number >= Self.concurrency, let (number, result) = try await group.next() {
-          results[number] = result
-        }
-        group.addTask { (number, try await body(part)) }
-      }
-      for try await (number, result) in group { results[number] = result }
-      return parts.indices.compactMap { results[$0] }
-    }
+    try await page.batches(of: Self.auditPart).mapConcurrently(atOnce: Self.concurrency, body)
   }
 }
 

@@ -1,4 +1,3 @@
-import Crypto
 import Foundation
 import JSONText
 import Postgres
@@ -16,10 +15,7 @@ struct AccountEntry: Sendable {
 
   /// The columns that the hash covers, in order.
   var fields: [String] {
-    [
-      account.rawValue.text, String(number), String(storedAt.milliseconds), kind,
-      row, body,
-    ]
+    [account.rawValue.text, String(number), String(storedAt.milliseconds), kind, row, body]
   }
 
   static func query(of accounts: [AccountKey]) -> Query<[AccountEntry]> {
@@ -28,12 +24,7 @@ struct AccountEntry: Sendable {
       SELECT account_key, number, stored_at, kind, row_id, body, hash FROM tenure.account_entry
       WHERE account_key = ANY(\(accounts)) ORDER BY account_key, number
       """
-    ) {
-      try $0.decode(
-        AccountKey.self, Int.self, Timestamp.self, String.self, String.self, String.self,
-        [UInt8].self
-      ).map(AccountEntry.init)
-    }
+    ) { try $0.decode(into: AccountEntry.init) }
   }
 
   /// The body's members; empty if it can't be read.
@@ -83,12 +74,19 @@ private struct SealedRow: Hashable {
 
 /// The rows about some accounts, all from one snapshot.
 private struct AccountTables: Sendable {
-  typealias Row = (owner: String, id: String, body: String)
-  typealias Account = (
-    key: AccountKey, id: String, token: UUID, mergedInto: AccountKey?, isErased: Bool
-  )
+  struct Row {
+    let owner, id, body: String
+  }
 
-  var heads: [AccountKey: (number: Int, hash: [UInt8], storedAt: Timestamp?)] = [:]
+  struct Account {
+    let key: AccountKey
+    let id: String
+    let token: UUID
+    let mergedInto: AccountKey?
+    let isErased: Bool
+  }
+
+  var heads: [AccountKey: (number: Int, dates: [Timestamp?], hash: [UInt8]?)] = [:]
   var entries: [AccountKey: [AccountEntry]] = [:]
   var accounts: [AccountKey: Account] = [:]
   /// By kind; a grant's owner is the account's ID, a delivery's is empty.
@@ -108,7 +106,7 @@ private struct AccountTables: Sendable {
         SELECT \(unescaped: owner)::text, row_id, body::text FROM tenure.\(unescaped: view)
         WHERE \(condition)
         """
-      ) { try $0.decode(String.self, String.self, String.self).map { ($0, $1, $2) } }
+      ) { try $0.decode(into: Row.init) }
     }
     let isOfKeys: SQL = "account_key = ANY(\(keys))"
     let hasCommon = keys.contains(AccountChain.common)
@@ -125,9 +123,7 @@ private struct AccountTables: Sendable {
         SELECT account_key, account_id, app_account_token, merged_into_key, erased_at IS NOT NULL
         FROM tenure.account_by_key WHERE \(isOfKeys)
         """
-      ) {
-        try $0.decode(AccountKey.self, String.self, UUID.self, AccountKey?.self, Bool.self)
-      },
+      ) { try $0.decode(into: Account.init) },
       Query(
         rows("sealed_account", "account_key", isOfKeys),
         rows("sealed_order", "account_key", isOfKeys),
@@ -136,17 +132,15 @@ private struct AccountTables: Sendable {
           "sealed_action", "chain_key",
           hasCommon ? "(\(isOfKeys) OR account_key IS NULL)" : isOfKeys),
         rows("sealed_product", "account_key", hasCommon ? "true" : "false")))
-    for (key, number, hash, storedAt) in found { heads[key] = (number, hash, storedAt) }
+    for (key, number, hash, storedAt) in found { heads[key] = (number, [storedAt], hash) }
     self.entries = Dictionary(grouping: entries, by: \.account)
-    for account in accounts {
-      self.accounts[account.0] = (account.0, account.1, account.2, account.3, account.4)
-    }
+    for account in accounts { self.accounts[account.key] = account }
     self.rows = [
       "account": first.0, "purchase_order": first.1, "submission": first.2,
       "administrator_action": first.3, "product": first.4,
     ]
 
-    let names = accounts.map(\.1)
+    let names = accounts.map(\.id)
     let delivered = Set(
       entries.filter { $0.kind == "delivery" }.compactMap { entry in
         entry.row.split(separator: "/").dropFirst().first.map(String.init)
@@ -164,7 +158,7 @@ private struct AccountTables: Sendable {
         WHERE environment IN ('production', 'sandbox') AND delivered_at IS NOT NULL
           AND original_transaction_id = ANY(\(delivered.sorted()))
         """
-      ) { try $0.decode(String.self, String.self, String.self).map { ($0, $1, $2) as Row } },
+      ) { try $0.decode(into: Row.init) },
       Query(
         """
         SELECT account_id, account_key, app_account_token, merged_into_key FROM tenure.account
@@ -174,7 +168,7 @@ private struct AccountTables: Sendable {
       Query(
         """
         SELECT app_account_token, account_key FROM tenure.account_by_token
-        WHERE app_account_token = ANY(\(accounts.map(\.2)))
+        WHERE app_account_token = ANY(\(accounts.map(\.token)))
         """
       ) { try $0.decode(UUID.self, AccountKey.self) },
       Query(
@@ -193,14 +187,14 @@ private struct AccountTables: Sendable {
         WHERE environment IN ('production', 'sandbox')
           AND original_transaction_id = ANY(\(lines))
         """
-      ) { try $0.decode(Environment.self, OriginalTransactionID.self, Int.self, [UInt8].self) })
+      ) { try $0.decode(OriginalTransactionKey.self, Int.self, [UInt8].self) })
     self.rows["account_grant"] = grants
     self.rows["delivery"] = deliveries
     for (id, key, token, into) in named { self.named[AccountID(id)] = (key, token, into) }
     for (token, key) in holders { self.holders[token] = key }
     for (id, key) in orders + given { owners[id] = key }
-    for (environment, id, number, hash) in hashes {
-      self.hashes[OriginalTransactionKey(environment, id), default: [:]][number] = hash.hexadecimal
+    for (line, number, hash) in hashes {
+      self.hashes[line, default: [:]][number] = hash.hexadecimal
     }
   }
 }
@@ -279,33 +273,22 @@ extension LedgerAuditor {
   ///
   /// Runs after the audit of accounts, whose own rows are trusted here.
   private func findStrays(_ audit: inout LedgerAudit) async throws {
-    try await findStrays(
-      in: "account_by_token", id: "app_account_token", "uuid", &audit
-    ) { _, owners in
-      """
-      SELECT app_account_token::text, account_key::text FROM tenure.account_by_key
-      WHERE account_key = ANY(\(owners)::uuid[])
-      """
-    }
-    try await findStrays(in: "account", id: "account_id", "text", &audit) { _, owners in
-      """
-      SELECT account_id, account_key::text FROM tenure.account_by_key
-      WHERE account_key = ANY(\(owners)::uuid[])
-      """
-    }
-    try await findStrays(in: "purchase_order_account", id: "order_id", "uuid", &audit) {
-      ids, owners in
-      """
-      SELECT order_id::text, account_key::text FROM tenure.purchase_order
-      WHERE account_key = ANY(\(owners)::uuid[]) AND order_id = ANY(\(ids)::uuid[])
-      """
-    }
-    try await findStrays(in: "account_grant_account", id: "grant_id", "uuid", &audit) {
-      ids, owners in
-      """
-      SELECT row_id, account_key::text FROM tenure.account_entry
-      WHERE account_key = ANY(\(owners)::uuid[]) AND kind = 'account_grant' AND row_id = ANY(\(ids))
-      """
+    for (table, id, type, other, otherID, condition) in [
+      ("account_by_token", "app_account_token", "uuid", "account_by_key", "app_account_token", ""),
+      ("account", "account_id", "text", "account_by_key", "account_id", ""),
+      ("purchase_order_account", "order_id", "uuid", "purchase_order", "order_id", ""),
+      (
+        "account_grant_account", "grant_id", "uuid", "account_entry", "row_id",
+        "AND kind = 'account_grant'"
+      ),
+    ] {
+      try await findStrays(in: table, id: id, type, &audit) { ids, owners in
+        """
+        SELECT \(unescaped: otherID)::text, account_key::text FROM tenure.\(unescaped: other)
+        WHERE account_key = ANY(\(owners)::uuid[])
+          AND \(unescaped: otherID)::text = ANY(\(ids)) \(unescaped: condition)
+        """
+      }
     }
     try await findStrays(
       in: "account_grant", id: "account_id", "text", owner: "grant_id", where: "source = 'grant'",
@@ -389,7 +372,10 @@ extension LedgerAuditor {
 extension LedgerAudit {
   fileprivate mutating func check(_ key: AccountKey, in tables: AccountTables) {
     let entries = tables.entries[key] ?? []
-    checkChain(entries, of: key, head: tables.heads[key])
+    accountEntries += entries.count
+    checkChain(
+      entries.map { ($0.number, [$0.storedAt], $0.fields, $0.hash) },
+      endingAt: tables.heads[key] ?? (0, [nil], nil), account: key)
     let account = tables.accounts[key]
     var latest: [SealedRow: AccountEntry] = [:]
     for entry in entries where entry.kind != AccountChain.Kind.recording.rawValue {
@@ -437,32 +423,6 @@ extension LedgerAudit {
     }
     if named.mergedInto != account.mergedInto {
       report(.account, nil, account: key, "merged_into_key differs between the look-ups")
-    }
-  }
-
-  private mutating func checkChain(
-    _ entries: [AccountEntry], of key: AccountKey,
-    head: (number: Int, hash: [UInt8], storedAt: Timestamp?)?
-  ) {
-    accountEntries += entries.count
-    var previous: [UInt8]?
-    for (index, entry) in entries.enumerated() {
-      if entry.number != index + 1 {
-        report(.chain, nil, account: key, "entry \(index + 1) is missing")
-        return
-      }
-      if entry.hash != SHA256.chained(entry.fields, after: previous) {
-        report(
-          .chain, nil, account: key, "entry \(entry.number) does not have the hash that follows")
-      }
-      previous = entry.hash
-    }
-    if head?.number ?? 0 != entries.count || head?.hash != previous
-      || head?.storedAt != entries.last?.storedAt
-    {
-      report(
-        .head, nil, account: key,
-        "the chain has \(entries.count) entries, its head names entry \(head?.number ?? 0)")
     }
   }
 

@@ -71,11 +71,8 @@ extension LedgerAuditor {
         AND order_id IS NOT NULL
       """, deadline: Self.auditDeadline)
     var fulfilments: [UUID: [Charge.ID]] = [:]
-    for (environment, original, transaction, product, order) in try rows.decode(
-      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self, UUID.self)
-    {
-      fulfilments[order, default: []].append(
-        TransactionKey(environment, original, transaction, product))
+    for (charge, order) in try rows.decode(TransactionKey.self, UUID.self) {
+      fulfilments[order, default: []].append(charge)
     }
     return orders.filter { order in order.charge.map { fulfilments[order.id] != [$0] } ?? false }
   }

@@ -41,7 +41,11 @@ struct AuditedOriginalTransaction: Sendable {
     rule = OwnershipRule(recordedOn: replayed)
     let chains = Dictionary(grouping: chain, by: \.line)
     for member in stored.members.values.sorted(by: { $0.id < $1.id }) {
-      audit.checkChain(chains[member.id] ?? [], of: member)
+      let head = member.head
+      audit.checkChain(
+        (chains[member.id] ?? []).map {
+          ($0.number, [$0.recordedAt, $0.storedAt], $0.fields, $0.hash)
+        }, endingAt: (head.number, [head.recordedAt, head.storedAt], head.hash), member.id)
     }
   }
 
@@ -109,7 +113,6 @@ struct AuditedOriginalTransaction: Sendable {
       })
   }
 
-  /// The holdings by the entries alone.
   var holdings: Set<HoldingRow> {
     stored.lastRecordedAt.map { HoldingRow.rows(of: replayed, rule: rule, asOf: $0) } ?? []
   }
@@ -163,7 +166,6 @@ struct AuditedOriginalTransaction: Sendable {
     }
   }
 
-  /// The orders that charges name.
   var orders: [Charge.ID: UUID] {
     stored.members.values.reduce(into: [:]) { orders, member in
       for (charge, fulfilment) in member.fulfilments { orders[charge] = fulfilment.orderID }

@@ -38,7 +38,6 @@ package struct Checkpoint: Hashable, Sendable {
     self.digest = digest
   }
 
-  /// The digest that follows from the other members.
   package var expectedDigest: [UInt8] {
     SHA256.chained(
       [
@@ -47,7 +46,6 @@ package struct Checkpoint: Hashable, Sendable {
       ], after: previous)
   }
 
-  /// Whether it has the ends of the chains.
   func matches(_ ends: ChainEnds) -> Bool {
     (chains, entries) == (ends.chains, ends.entries) && heads == ends.root
   }
@@ -130,7 +128,6 @@ struct HashTree: Sendable {
     while nodes.count > 1, nodes[nodes.count - 2].level == nodes[nodes.count - 1].level { join() }
   }
 
-  /// Completes the tree.
   mutating func root() -> [UInt8] {
     while nodes.count > 1 { join() }
     return nodes.first?.hash ?? Array(SHA256.hash(data: []))
@@ -266,9 +263,7 @@ extension LedgerAuditor {
       FROM tenure.ledger_checkpoint WHERE number < \(number)
       ORDER BY number DESC LIMIT \(limit)
       """
-    ).decode(
-      Int.self, Timestamp.self, Int.self, Int.self, [UInt8].self, [UInt8].self, [UInt8].self
-    ).map(Checkpoint.init)
+    ).decode(into: Checkpoint.init(number:storedBefore:chains:entries:heads:previous:digest:))
   }
 
   /// Compares the ledger with its checkpoints, and with checkpoints that were kept elsewhere.
@@ -303,8 +298,6 @@ extension LedgerAuditor {
   }
 
   /// Stores a checkpoint if it covers more than the latest one, which it follows.
-  ///
-  /// - Parameter age: Younger entries may belong to an open transaction, and are not covered.
   func insertCheckpoint(age: Duration) async throws -> Checkpoint? {
     let moment =
       try await database.query("SELECT date_trunc('milliseconds', now())")

@@ -27,10 +27,8 @@ package struct LedgerAuditor: LedgerStore {
   ///
   /// - Parameters:
   ///   - start: The last original transaction of an interrupted audit; nil: all are verified.
-  ///   - kept: Checkpoints that were kept elsewhere.
   ///   - checkpointAge: A clean audit of all leaves a checkpoint of older entries, by the database's
   ///     clock: younger ones may belong to an open transaction.
-  ///   - progress: Called after each page.
   package func audit(
     after start: OriginalTransactionKey? = nil, against kept: [Checkpoint] = [],
     checkpointAge: Duration = Self.checkpointAge,
@@ -116,10 +114,6 @@ package struct LedgerAuditor: LedgerStore {
   /// Writes all projections again from the entries, and removes rows without entries.
   ///
   /// An original transaction whose entries are not intact is left alone.
-  ///
-  /// - Parameters:
-  ///   - start: The last original transaction of an interrupted rebuild; nil: all are rebuilt.
-  ///   - progress: Called after each page.
   package func rebuild(
     after start: OriginalTransactionKey? = nil,
     progress: @Sendable (AuditProgress) -> Void = { _ in }
@@ -294,10 +288,7 @@ package struct LedgerAuditor: LedgerStore {
           AND original_transaction_id = ANY(\(members.map(\.originalTransactionID)))
         """
       ) {
-        Set(
-          try $0.decode(Environment.self, OriginalTransactionID.self, Int.self, String?.self).map {
-            AuditedClaim(line: OriginalTransactionKey($0, $1), number: $2, submission: $3)
-          })
+        Set(try $0.decode(into: AuditedClaim.init))
       },
       Query.all(
         LookupRow.Table.allCases.compactMap { table in
@@ -336,10 +327,8 @@ package struct LedgerAudit: Sendable {
   package var holdings = 0
   package var orders = 0
   package var accounts = 0
-  /// The entries of accounts' chains.
   package var accountEntries = 0
   package var checkpoints = 0
-  /// The one that a clean audit left.
   package var checkpoint: Checkpoint?
   /// Whether movements were left out, because reconciliation has not brought them up to date yet.
   package var isJournalPending = false
@@ -405,25 +394,31 @@ extension LedgerAudit {
     for difference in other.differences { append(difference) }
   }
 
-  mutating func checkChain(_ entries: [StoredEntry], of line: OriginalTransactionRows) {
+  /// Checks the entries of an original transaction or an account, and the head of their chain.
+  mutating func checkChain(
+    _ entries: [(number: Int, dates: [Timestamp?], fields: [String], hash: [UInt8])],
+    endingAt head: (number: Int, dates: [Timestamp?], hash: [UInt8]?),
+    _ line: OriginalTransactionKey? = nil, account: AccountKey? = nil
+  ) {
     var previous: [UInt8]?
     for (index, entry) in entries.enumerated() {
       if entry.number != index + 1 {
-        report(.chain, line.id, "entry \(index + 1) is missing")
+        report(.chain, line, account: account, "entry \(index + 1) is missing")
         return
       }
       if entry.hash != SHA256.chained(entry.fields, after: previous) {
-        report(.chain, line.id, "entry \(entry.number) does not have the hash that follows")
+        report(
+          .chain, line, account: account,
+          "entry \(entry.number) does not have the hash that follows")
       }
       previous = entry.hash
     }
-    if line.head.number != entries.count || line.head.hash != previous
-      || line.head.recordedAt != entries.last?.recordedAt
-      || line.head.storedAt != entries.last?.storedAt
+    if head.number != entries.count || head.hash != previous
+      || head.dates != entries.last?.dates ?? head.dates.map({ _ in nil })
     {
       report(
-        .head, line.id,
-        "the chain has \(entries.count) entries, its head names entry \(line.head.number)")
+        .head, line, account: account,
+        "the chain has \(entries.count) entries, its head names entry \(head.number)")
     }
   }
 
@@ -442,9 +437,6 @@ extension LedgerAudit {
   }
 
   /// Compares the tables with the state that the entries give.
-  ///
-  /// - Parameter catalogue: The products by which holdings of unknown type are compared; nil leaves
-  ///   them out.
   mutating func checkProjections(
     of original: AuditedOriginalTransaction, in tables: AuditedTables, catalogue: Catalogue?
   ) {
@@ -572,7 +564,6 @@ private func differingFields(_ lhs: Any, _ rhs: Any) -> [String] {
 struct AuditedTables: Sendable {
   /// Members whose stored state differs, with the columns.
   var otherStates: [(OriginalTransactionKey, [String])] = []
-  /// The claims with the submission that they name.
   var claims: Set<AuditedClaim> = []
   var holdings: Set<HoldingRow> = []
   var lookups: Set<LookupRow> = []

@@ -132,7 +132,7 @@ extension LedgerAuditor {
   package func proof(of line: OriginalTransactionKey, isProven: Bool) async throws -> LedgerProof {
     let entries = try await database.query(
       StoredEntry.select("\(line.condition) ORDER BY number")
-    ).decodeEntries()
+    ).decode(into: StoredEntry.init)
     let checkpoint = isProven ? try await checkpoints(limit: 1).first : nil
     var path: [LedgerProof.Step] = []
     var covered = 0

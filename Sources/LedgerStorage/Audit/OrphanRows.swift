@@ -68,10 +68,9 @@ extension LedgerAuditor {
         """,
       ], deadline: Self.auditDeadline)
     for (table, rows) in zip(tables, found) {
-      for (environment, id) in try rows.decode(Environment.self, OriginalTransactionID.self) {
+      for line in try rows.decode(OriginalTransactionKey.self) {
         audit.report(
-          .head, OriginalTransactionKey(environment, id),
-          "\(table) has a row of an original transaction that was never recorded")
+          .head, line, "\(table) has a row of an original transaction that was never recorded")
       }
     }
     for key in try found[tables.count].decode(AccountKey.self) {
@@ -106,22 +105,18 @@ extension LedgerAuditor {
       ], deadline: Self.auditDeadline)
     var rows: Set<LookupRow> = []
     var owners: [(owner: AccountKey, charge: TransactionKey)] = []
-    for (environment, original, transaction, product, item, owner) in try results[0].decode(
-      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
-      WebOrderLineItemID?.self, AccountKey?.self)
+    for (charge, item, owner) in try results[0].decode(
+      TransactionKey.self, WebOrderLineItemID?.self, AccountKey?.self)
     {
-      let line = OriginalTransactionKey(environment, original)
-      rows.insert(LookupRow(.transactionLookup, transaction.rawValue, line))
+      let line = charge.line
+      rows.insert(LookupRow(.transactionLookup, charge.transactionID.rawValue, line))
       if let item { rows.insert(LookupRow(.webOrderLineItem, item.rawValue, line)) }
       guard let owner else { continue }
       rows.insert(LookupRow(account: owner, line: line))
-      owners.append(
-        (owner, TransactionKey(line: line, transactionID: transaction, productID: product)))
+      owners.append((owner, charge))
     }
-    for (environment, original, account) in try results[1].decode(
-      Environment.self, OriginalTransactionID.self, AccountKey.self)
-    {
-      rows.insert(LookupRow(account: account, line: OriginalTransactionKey(environment, original)))
+    for (line, account) in try results[1].decode(OriginalTransactionKey.self, AccountKey.self) {
+      rows.insert(LookupRow(account: account, line: line))
     }
     let names = try await ownership.names(of: Set(owners.map(\.owner)), in: transaction)
     for (owner, charge) in owners {
@@ -166,7 +161,6 @@ struct LookupRow: Hashable, Sendable {
       }
     }
 
-    /// The looked-up column and its type.
     fileprivate var key: (name: String, type: String) {
       switch self {
       case .holding: ("account_id", "text")
@@ -205,7 +199,6 @@ struct LookupRow: Hashable, Sendable {
 
   var name: [String] { [table.rawValue, key.rawValue] }
 
-  /// Any order, so that reports are reproducible.
   static func precedes(_ lhs: LookupRow, _ rhs: LookupRow) -> Bool {
     (lhs.table.rawValue, lhs.line, lhs.key) < (rhs.table.rawValue, rhs.line, rhs.key)
   }
@@ -264,15 +257,9 @@ extension LookupRow {
   }
 
   static func decode(_ rows: Rows, table: Table) throws -> [LookupRow] {
-    try rows.decode(
-      String.self, Environment.self, OriginalTransactionID.self, TransactionID.self,
-      ProductID.self
-    ).map { key, environment, original, transaction, product in
-      let line = OriginalTransactionKey(environment, original)
-      guard table == .holding else { return LookupRow(table, key, line) }
-      return LookupRow(
-        holder: key,
-        charge: TransactionKey(line: line, transactionID: transaction, productID: product))
+    try rows.decode(String.self, TransactionKey.self).map { key, charge in
+      table == .holding
+        ? LookupRow(holder: key, charge: charge) : LookupRow(table, key, charge.line)
     }
   }
 

@@ -16,26 +16,20 @@ package struct ProductStore: LedgerStore {
   }
 
   func catalogue(from runner: some StatementRunner) async throws -> Catalogue {
-    let results = try await runner.batch([
+    let products = try await runner.query(
       """
-      SELECT product_id, valid_from, type, subscription_group, level, period, price_milliunits,
-        currency, display_name
-      FROM tenure.product
-      """,
-      "SELECT product_id, valid_from, entitlement FROM tenure.product_entitlement",
-    ])
-    var entitlements: [ProductID: [Timestamp: [String]]] = [:]
-    for (id, validFrom, name) in try results[1].decode(
-      ProductID.self, Timestamp.self, String.self)
-    {
-      entitlements[id, default: [:]][validFrom, default: []].append(name)
-    }
-    let products = try results[0].decode(
-      ProductID.self, Timestamp.self, ProductType.self, String?.self, Int?.self, String?.self,
-      Int64?.self, String?.self, String?.self
-    ).map { id, validFrom, type, group, level, period, price, currency, name in
+      SELECT product_id, valid_from, type, ARRAY(
+          SELECT entitlement FROM tenure.product_entitlement AS e
+          WHERE e.product_id = p.product_id AND e.valid_from = p.valid_from),
+        subscription_group, level, period, price_milliunits, currency, display_name
+      FROM tenure.product AS p
+      """
+    ).decode(
+      ProductID.self, Timestamp.self, ProductType.self, [String].self, String?.self, Int?.self,
+      String?.self, Int64?.self, String?.self, String?.self
+    ).map { id, validFrom, type, entitlements, group, level, period, price, currency, name in
       Product(
-        id: id, validFrom: validFrom, type: type, entitlements: entitlements[id]?[validFrom] ?? [],
+        id: id, validFrom: validFrom, type: type, entitlements: entitlements,
         subscriptionGroup: group, level: level,
         period: period.flatMap(CalendarPeriod.init(iso8601:)), priceMilliunits: price,
         currency: currency, displayName: name)
@@ -46,23 +40,21 @@ package struct ProductStore: LedgerStore {
   /// Adds a version of a product, valid from its `validFrom`, unless it equals the current version.
   ///
   /// Entitlements and prices of recorded charges may change, so this schedules a reconciliation.
-  ///
-  /// - Returns: The current version.
   package func describe(_ product: Product) async throws -> Product {
-    let (described, isChanged) = try await database.withTransaction {
-      transaction -> (Product, Bool) in
+    try await database.withTransaction { transaction in
       // Without the lock, two concurrent calls would both see the version before.
       _ = try await transaction.query("SELECT pg_advisory_xact_lock(\(Self.catalogueLock))")
       var product = product
       if let current = try await catalogue(from: transaction)[product.id] {
         var same = product
         same.validFrom = current.validFrom
-        if same == current { return (current, false) }
+        if same == current { return current }
         // Versions never begin at the same time, even if a clock went back.
         product.validFrom = max(product.validFrom, current.validFrom + .milliseconds(1))
       }
-      _ = try await transaction.batch(
-        [
+      announce([.jobs], after: transaction)
+      try await transaction.commit(
+        with: [
           """
           INSERT INTO tenure.product (product_id, valid_from, type, subscription_group, level,
             period, price_milliunits, currency, display_name)
@@ -81,17 +73,13 @@ package struct ProductStore: LedgerStore {
             AccountChain.seal(product.id, validFrom: product.validFrom).statement,
             Job.schedule(.reconcile, runAt: product.validFrom, at: product.validFrom),
           ])
-      return (product, true)
+      return product
     }
-    if isChanged { notifier.notify(.jobs) }
-    return described
   }
 
   /// Stores the sandbox setting for the view `current_entitlement`, which can't see settings.
   ///
   /// A change alters entitlements, so it schedules a reconciliation.
-  ///
-  /// - Returns: Whether the setting changed.
   package func publish(_ access: SandboxAccess, at now: Timestamp) async throws -> Bool {
     let (isEverybody, accountIDs): (Bool, [String]) =
       switch access {
@@ -103,20 +91,18 @@ package struct ProductStore: LedgerStore {
     // Read first, so that a process starting on a standby writes nothing if nothing changed.
     let stale = try await database.query("SELECT 1 FROM tenure.sandbox_access WHERE \(differs)")
     guard !stale.isEmpty else { return false }
-    let hasChanged = try await database.withTransaction { transaction in
+    return try await database.withTransaction { transaction in
       let changed = try await transaction.execute(
         """
         UPDATE tenure.sandbox_access
         SET everybody = \(isEverybody), account_ids = \(accountIDs)
         WHERE \(differs)
         """)
-      if changed > 0 {
-        try await transaction.commit(with: [Job.schedule(.reconcile, runAt: now, at: now)])
-      }
-      return changed > 0
+      guard changed > 0 else { return false }
+      announce([.jobs], after: transaction)
+      try await transaction.commit(with: [Job.schedule(.reconcile, runAt: now, at: now)])
+      return true
     }
-    if hasChanged { notifier.notify(.jobs) }
-    return hasChanged
   }
 }
 

@@ -33,7 +33,6 @@ struct AnswerStore: Sendable {
   /// Longer answers are not kept.
   private static let longestAnswer = 1 << 15
   private static let bytesPerAnswer = 64
-  /// No location: a free place of the index.
   private static let free = UInt32.max
 
   private let limit: Int
@@ -69,7 +68,6 @@ struct AnswerStore: Sendable {
     recordsPerBlock * (MemoryLayout<Record>.stride + Self.bytesPerAnswer)
   }
 
-  /// The bytes in use.
   var size: Int { 4 * index.count + blocks.count * blockSize + shapeSize }
 
   // MARK: Reading
@@ -152,7 +150,6 @@ struct AnswerStore: Sendable {
     return true
   }
 
-  /// Drops all answers, and returns their number.
   @discardableResult
   mutating func removeAll() -> Int {
     defer {

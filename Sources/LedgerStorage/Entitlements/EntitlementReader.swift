@@ -36,8 +36,6 @@ package struct EntitlementReader: Sendable {
   /// The catalogue and sandbox setting used to compute entitlements.
   package var terms: AccessTerms { catalogue.terms(sandboxAccess) }
 
-  /// Reads an account's entitlements, inactive ones included.
-  ///
   /// - Parameter mayLag: Whether the replica may answer.
   package func entitlements(of accountID: String, now: Timestamp, mayLag: Bool = false)
     async throws -> [Entitlement]
@@ -48,7 +46,6 @@ package struct EntitlementReader: Sendable {
   /// Reads the entitlements of some accounts, with a callback instead of a waiting task.
   ///
   /// - Parameters:
-  ///   - accountIDs: At most ``maximumBatch``.
   ///   - replica: Asked first, if ``ReadReplica/mayAnswer(for:)`` allows it for these accounts.
   ///   - anew: Whether to read all accounts, also those in the cache.
   ///   - completion: Called once, on the thread that serves PostgreSQL: it must not block.
@@ -102,26 +99,9 @@ package struct EntitlementReader: Sendable {
     var current = terms
     if let knownAt { current.catalogue = current.catalogue.known(at: knownAt) }
     let terms = current
-    return try await withThrowingTaskGroup(of: (Int, [Entitlement]).self) { group in
-      var found = Array(repeating: [Entitlement](), count: accountIDs.count)
-      var next = accountIDs.indices.makeIterator()
-      func readNext() {
-        guard let index = next.next() else { return }
-        group.addTask {
-          let id = accountIDs[index]
-          let held = try await ledger.holdings.allHoldings(of: id, knownAt: knownAt)
-          return (
-            index,
-            terms.entitlements(of: id, holding: held.holdings, granted: held.grants, at: moment)
-          )
-        }
-      }
-      for _ in 0..<Self.concurrentHistories { readNext() }
-      while let (index, entitlements) = try await group.next() {
-        found[index] = entitlements
-        readNext()
-      }
-      return found
+    return try await accountIDs.mapConcurrently(atOnce: Self.concurrentHistories) { id in
+      let held = try await ledger.holdings.allHoldings(of: id, knownAt: knownAt)
+      return terms.entitlements(of: id, holding: held.holdings, granted: held.grants, at: moment)
     }
   }
 

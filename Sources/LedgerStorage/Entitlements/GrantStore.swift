@@ -25,7 +25,6 @@ package struct GrantStore: LedgerStore {
   /// - Parameters:
   ///   - id: Idempotency key: a repeated request with the same ID returns the grant unchanged.
   ///   - endsAt: The expiry; nil: never expires.
-  /// - Returns: The grant as stored, and whether this call created it.
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
   ///   ``LedgerError/mergedAccount(_:into:)``, ``LedgerError/differentGrant(_:member:)``.
   package func grant(
@@ -34,14 +33,13 @@ package struct GrantStore: LedgerStore {
   ) async throws -> (grant: StoredGrant, isNew: Bool) {
     let grant = Grant(id: id, entitlement: entitlement, startsAt: now, endsAt: endsAt)
     let reason = administrator.reason ?? "No reason given."
-    let (known, channels) = try await database.withTransaction {
-      transaction -> (StoredGrant?, Set<ChangeNotifier.Channel>) in
+    return try await database.withTransaction { transaction in
       let account = try await ownership.lockAccount(accountID, in: transaction)
       if let known = try await self.grant(
         id, of: account, giving: entitlement, until: endsAt, in: transaction)
       {
         await transaction.rollBack()
-        return (known, [])
+        return (known, false)
       }
       let consequences = try await newEvents(of: account, terms: terms, at: now, in: transaction) {
         $0.append(grant)
@@ -67,12 +65,10 @@ package struct GrantStore: LedgerStore {
           """,
           AccountChain.seal(account.key, .grant, grant.id).statement,
         ] + consequences.statements + [action.insert(at: now)])
-      return (nil, consequences.channels)
+      return (
+        StoredGrant(grant: grant, accountID: accountID, recordedAt: now, reason: reason), true
+      )
     }
-    notifier.notify(channels)
-    if let known { return (known, false) }
-    let stored = StoredGrant(grant: grant, accountID: accountID, recordedAt: now, reason: reason)
-    return (stored, true)
   }
 
   /// Finds the grant with an ID, if it exists.
@@ -99,13 +95,11 @@ package struct GrantStore: LedgerStore {
 
   /// Revokes a grant and publishes it; an ended grant is left unchanged.
   ///
-  /// - Returns: The grant as stored.
   /// - Throws: ``LedgerError/unknownGrant(_:)``, ``LedgerError/erasedAccount(_:)``.
   package func revokeGrant(
     _ id: UUID, by administrator: Administrator, terms: AccessTerms, at now: Timestamp
   ) async throws -> StoredGrant {
-    let (grant, channels) = try await database.withTransaction {
-      transaction -> (StoredGrant, Set<ChangeNotifier.Channel>) in
+    try await database.withTransaction { transaction in
       guard let holder = try await holder(of: id, in: transaction),
         let name = try await ownership.names(of: [holder], in: transaction)[holder]
       else { throw LedgerError.unknownGrant(id) }
@@ -119,7 +113,7 @@ package struct GrantStore: LedgerStore {
       let end = max(now, grant.grant.startsAt, grant.recordedAt)
       guard grant.grant.accessEnd.map({ end < $0 }) ?? true else {
         await transaction.rollBack()
-        return (grant, [])
+        return grant
       }
       grant.grant.revokedAt = end
       let consequences = try await newEvents(of: account, terms: terms, at: end, in: transaction) {
@@ -136,10 +130,8 @@ package struct GrantStore: LedgerStore {
           WHERE account_id = \(account.id) AND grant_id = \(id)
           """, AccountChain.seal(account.key, .grant, id).statement,
         ] + consequences.statements + [action.insert(at: now)])
-      return (grant, consequences.channels)
+      return grant
     }
-    notifier.notify(channels)
-    return grant
   }
 
   /// Computes the events and published entitlements of a locked account whose grants change.
@@ -152,7 +144,9 @@ package struct GrantStore: LedgerStore {
     change(&published.held.grants)
     changes.note([account.id], in: transaction)
     let newEvents = AccountEvents(published, terms: terms, at: now)
-    return Outbox([newEvents], rescheduling: [newEvents], at: now)
+    let consequences = Outbox([newEvents], rescheduling: [newEvents], at: now)
+    announce(consequences.channels, after: transaction)
+    return consequences
   }
 
   // MARK: Reading
@@ -200,8 +194,6 @@ package struct GrantStore: LedgerStore {
     }
   }
 
-  /// Reads an account's grants.
-  ///
   /// - Parameter knownAt: Ignores later records. Provisional grants are deleted when
   ///   Apple's answer arrives, so a past state does not include them.
   func grants(of accountID: String, knownAt: Timestamp?) async throws -> [Grant] {

@@ -183,7 +183,6 @@ final class HoldingBatcher: Sendable {
       """
   }
 
-  /// Selects holdings only.
   static func select(_ accountIDs: [String]) -> SQL {
     """
     SELECT account_id, environment, original_transaction_id, transaction_id, product_id, linked_to,
@@ -193,7 +192,6 @@ final class HoldingBatcher: Sendable {
     """
   }
 
-  /// Selects the holdings on some original transactions.
   static func select(_ accountIDs: [String], of lines: [OriginalTransactionKey]) -> SQL {
     """
     \(select(accountIDs))
@@ -228,7 +226,6 @@ struct HoldingRows: Sendable {
   /// The log position that a standby had applied before the read; nil from the primary.
   var position: LogPosition?
 
-  /// - Parameter rows: Nil if no account was read.
   init(_ rows: Rows?) throws {
     self.rows = rows
     guard let rows else { return }
@@ -242,7 +239,6 @@ struct HoldingRows: Sendable {
     }
   }
 
-  /// An account's holdings, in no particular order.
   func holdings(of accountID: String) throws -> AccountHoldings {
     var found = AccountHoldings()
     guard let rows else { return found }

@@ -56,7 +56,6 @@ package final class ReadReplica: Sendable {
   /// Creates a replica that answers nothing until ``run()`` follows it.
   ///
   /// - Parameters:
-  ///   - configuration: The standby, or any of several.
   ///   - changes: Accounts written by this process, so that its callers read their own writes.
   ///   - staleness: The maximum age of an answer.
   package init(
@@ -196,7 +195,6 @@ struct ReplicaProgress: Sendable {
   }
 
   private let staleness: Duration
-  /// Oldest first; those too old to matter are dropped.
   private var questions: [Question] = []
   /// The standby includes everything committed before this; nil if unknown.
   private(set) var knownUntil: Instant?

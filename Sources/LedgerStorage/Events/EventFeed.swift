@@ -121,7 +121,6 @@ package enum FeedReading: Hashable, Sendable {
   case cursorUnknown
 }
 
-/// Events in feed order.
 package struct FeedPage: Hashable, Sendable {
   /// Each as a JSON object, as in the HTTP API.
   package let events: [String]
@@ -173,7 +172,6 @@ package struct FeedCursor: Hashable, Sendable {
     self.storedAt = storedAt
   }
 
-  /// Reads a cursor that ``text`` wrote.
   package init?(_ text: String) {
     let parts = text.split(separator: "-", maxSplits: 1, omittingEmptySubsequences: false)
     guard let position = Self.number(parts[0], radix: 10) else { return nil }
@@ -186,7 +184,6 @@ package struct FeedCursor: Hashable, Sendable {
     }
   }
 
-  /// The cursor in API responses.
   package var text: String {
     storedAt.map { "\(position)-\(String($0, radix: 36))" } ?? "\(position)"
   }

@@ -10,9 +10,7 @@ package final class EventWatch: Sendable {
   private static let lookInterval: Duration = .seconds(1)
 
   private struct State {
-    /// The number of times that new events were seen.
     var count = 0
-    /// The last known position.
     var end: Int64 = 0
     var waiting: [Int: AsyncStream<Never>.Continuation] = [:]
     var nextID = 0

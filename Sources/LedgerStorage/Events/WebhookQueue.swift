@@ -67,8 +67,7 @@ package struct WebhookQueue: LedgerStore {
   /// Without a next one, or when pausing, the job ends in the same commit.
   ///
   /// - Parameters:
-  ///   - job: The claimed job of the stream.
-  ///   - attempt: The attempt that delivered it, for the log; nil: none is recorded.
+  ///   - attempt: The attempt that delivered it, for the log.
   ///   - isPausing: Whether to leave the rest to another run.
   /// - Returns: Nil: the job has ended or is claimed by another worker.
   package func nextDelivery(
@@ -120,7 +119,6 @@ package struct WebhookQueue: LedgerStore {
   ///
   /// - Parameters:
   ///   - failures: The number of consecutive failures of the stream.
-  ///   - attempt: The failed attempt, for the log; nil: none is recorded.
   ///   - isLast: Whether this delivery is given up, so that the stream continues with the next.
   package func postpone(
     _ delivery: WebhookDelivery, of job: Job, because reason: String, failures: Int,
@@ -176,7 +174,7 @@ package struct WebhookQueue: LedgerStore {
     _ id: Int64, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Redelivery {
     try await events.placeEvents()
-    let redelivery: Redelivery = try await database.withTransaction { transaction in
+    return try await database.withTransaction { transaction in
       let isOn = try await transaction.query("SELECT pushed_to IS NOT NULL FROM tenure.feed")
         .decodeOnly(Bool.self)
       guard isOn else { return .webhooksOff }
@@ -201,28 +199,26 @@ package struct WebhookQueue: LedgerStore {
           action: .redeliverEvent, subject: "\(id)", administrator: $0, account: account,
           names: names)
       }
+      announce([.jobs], after: transaction)
       try await transaction.commit(
         with: [Job.schedule(.deliverEvents(stream: stream), runAt: now, at: now)]
           + (action.map { [$0.insert(at: now)] } ?? []))
       return .scheduled
     }
-    if redelivery == .scheduled { notifier.notify(.jobs) }
-    return redelivery
   }
 
   /// Delivers a batch of given-up events again.
   ///
-  /// - Parameters:
-  ///   - events: The events; nil: all.
-  ///   - administrator: Recorded in the audit log; nil: nothing is recorded.
-  /// - Returns: The number of deliveries; 0: none are left.
+  /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
   package func redeliverParked(
     _ events: [Int64]? = nil, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Int {
-    let count = try await database.withTransaction { transaction in
+    try await database.withTransaction { transaction in
       let count = try await transaction.query(Self.pushParkedAgain(events, at: now))
         .decodeOnly(Int.self)
-      guard count > 0, let administrator else { return count }
+      guard count > 0 else { return 0 }
+      announce([.jobs], after: transaction)
+      guard let administrator else { return count }
       let action = NewAdministratorAction(
         action: .redeliverParkedEvents,
         subject: events.map { $0.map(String.init).joined(separator: " ") } ?? "parked",
@@ -231,8 +227,6 @@ package struct WebhookQueue: LedgerStore {
       try await transaction.commit(with: [action.insert(at: now)])
       return count
     }
-    if count > 0 { notifier.notify(.jobs) }
-    return count
   }
 
   private static func pushParkedAgain(_ events: [Int64]?, at now: Timestamp) -> SQL {
@@ -271,8 +265,6 @@ package struct WebhookQueue: LedgerStore {
   }
 
   /// Lists given-up deliveries in feed order.
-  ///
-  /// - Parameter last: The feed position after which the page begins.
   package func parkedDeliveries(after last: Int64? = nil, limit: Int) async throws
     -> [ParkedDelivery]
   {
@@ -307,7 +299,6 @@ extension SQL {
 package struct WebhookDelivery: Hashable, Sendable {
   package let eventID: Int64
   package let stream: String
-  /// The number of failed tries.
   package let attempts: Int
   /// The start of the retry window.
   package let dueSince: Timestamp

@@ -43,7 +43,6 @@ package struct ExportTable: Sendable {
       return rows.compactMap { $0[column] }
     }
 
-    /// The key of a row.
     func place(ofRow row: Int) -> [String] { table.key.map { self[row, $0.name] ?? "" } }
   }
 
@@ -52,7 +51,6 @@ package struct ExportTable: Sendable {
   private let condition: String
   /// The fields of the primary key, with the types of their columns.
   fileprivate let key: [(name: String, type: String)]
-  /// The field without which a row is left out.
   let required: Int?
   let complete: @Sendable (ExportStore, inout Page) async throws -> Void
 

@@ -30,7 +30,6 @@ package struct ImportStore: LedgerStore {
   ///
   /// - Parameters:
   ///   - owners: At most one per original transaction.
-  ///   - source: A name for the origin, such as the file's.
   ///   - isDryRun: Computes the verdicts without writing.
   /// - Returns: A verdict per owner, in the same order.
   package func importOwners(
@@ -116,10 +115,7 @@ package struct ImportStore: LedgerStore {
         FROM tenure.original_transaction AS o
         WHERE o.environment = ANY(\(Environment.allCases)) AND o.original_transaction_id = ANY(\(ids))
         """
-      ) {
-        try $0.decode(
-          Environment.self, OriginalTransactionID.self, AccountKey?.self, Timestamp?.self)
-      },
+      ) { try $0.decode(OriginalTransactionKey.self, AccountKey?.self, Timestamp?.self) },
       Query(
         """
         SELECT environment, original_transaction_id, account_key, effective_from
@@ -127,18 +123,12 @@ package struct ImportStore: LedgerStore {
         WHERE environment = ANY(\(Environment.allCases)) AND original_transaction_id = ANY(\(ids))
           AND transaction_id IS NULL
         """
-      ) {
-        try $0.decode(
-          Environment.self, OriginalTransactionID.self, AccountKey.self, Timestamp.self)
-      })
+      ) { try $0.decode(OriginalTransactionKey.self, AccountKey.self, Timestamp.self) })
     var known = Knowledge(accounts: accounts)
     known.erased = Set(
       accounts.filter { $0.key == AccountID(Account.pseudonym(of: $0.value)) }.keys)
-    for (environment, id, owner, paidThrough) in heads {
-      known.heads[OriginalTransactionKey(environment, id)] = (owner, paidThrough)
-    }
-    for (environment, id, account, until) in overrides {
-      let line = OriginalTransactionKey(environment, id)
+    for (line, owner, paidThrough) in heads { known.heads[line] = (owner, paidThrough) }
+    for (line, account, until) in overrides {
       known.ownerOverrides[line, default: []].append(
         OriginalTransactionOverride(account: account, line: line, boughtUntil: until))
     }
@@ -159,7 +149,6 @@ package struct ImportStore: LedgerStore {
       })
   }
 
-  /// An account was erased since it was read.
   private struct AccountErased: Error {}
 
   /// Locks the accounts that receipts or transactions are stored for, so that a concurrent erasure
@@ -350,9 +339,9 @@ package struct ImportStore: LedgerStore {
     _ owners: [ImportedOwner], from source: EntrySource, isDryRun: Bool, terms: AccessTerms,
     at now: Timestamp
   ) async throws -> [ImportVerdict] {
-    let (verdicts, channels) = try await database.withTransaction(
+    try await database.withTransaction(
       isolation: isDryRun ? .repeatableRead : .readCommitted, readOnly: isDryRun
-    ) { transaction -> ([ImportVerdict], Set<ChangeNotifier.Channel>) in
+    ) { transaction in
       var reader = OriginalTransactionReader(isLocking: !isDryRun)
       try await reader.read(Set(owners.map(\.line)), in: transaction)
       let originals = reader.originals
@@ -392,7 +381,7 @@ package struct ImportStore: LedgerStore {
       }
       guard !additions.isEmpty else {
         await transaction.rollBack()
-        return (verdicts, [])
+        return verdicts
       }
       let ownerOverrides = additions.map {
         OriginalTransactionOverride(
@@ -408,15 +397,14 @@ package struct ImportStore: LedgerStore {
       let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
       let waiting = touched.filter { $0.line.history.transactions.isEmpty }
         .flatMap(\.members.keys).sorted()
+      announce(plan.channels.union([.jobs]), after: transaction)
       try await transaction.commit(
         with: plan.statements
           + additions.compactMap { Self.insertSource($0.owner, of: $0.account) }
           + Self.insertApps(additions.map(\.owner), unpolled: Set(waiting))
           + (waiting.isEmpty ? [] : [Job.insertPolls(of: waiting, at: now)]))
-      return (verdicts, plan.channels.union([.jobs]))
+      return verdicts
     }
-    notifier.notify(channels)
-    return verdicts
   }
 
   /// Identifiers that an import named for polling an original transaction.
@@ -471,10 +459,8 @@ package struct ImportedOwner: Hashable, Sendable {
     self.receipt = receipt
   }
 
-  /// The account ID for byte-wise comparison.
   var account: AccountID { AccountID(accountID) }
 
-  /// Whether it contains anything to ask Apple with.
   var hasSource: Bool { transactionID != nil || receipt != nil }
 }
 

@@ -39,10 +39,9 @@ package struct StagedRows: Sendable {
       let rows = try await transaction.batch(
         ["FETCH \(unescaped: "\(Self.page)") FROM staged_rows"],
         deadline: LedgerAuditor.auditDeadline
-      )[0].decode(Environment.self, OriginalTransactionID.self, String.self)
+      )[0].decode(OriginalTransactionKey.self, String.self)
       guard !rows.isEmpty else { break }
-      for (environment, id, text) in rows {
-        let next = OriginalTransactionKey(environment, id)
+      for (next, text) in rows {
         if let line, line != next {
           try body(line, texts)
           texts = []

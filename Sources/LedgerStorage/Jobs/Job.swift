@@ -64,7 +64,6 @@ package struct Job: Hashable, Sendable {
   package let key: Key
   /// The number of runs since it was enqueued, completed or retried by hand, this one included.
   package let attempts: Int
-  /// The worker that has claimed it.
   package let worker: String
   /// Incremented when the job is scheduled again; a run completes only the generation it claimed.
   package let generation: Int
@@ -141,7 +140,6 @@ extension Job.Key {
 }
 
 extension Job {
-  /// The UUID that is its subject.
   package var subjectID: UUID {
     get throws {
       guard let id = UUID(uuidString: subject) else { throw DecodingFault.unknownValue }
@@ -149,7 +147,6 @@ extension Job {
     }
   }
 
-  /// The original transaction that is its subject.
   package var originalTransaction: OriginalTransactionKey {
     get throws {
       guard let line = OriginalTransactionKey(subject: subject) else {
@@ -298,10 +295,7 @@ extension Job {
 }
 
 extension [Job] {
-  /// Completes jobs of one worker.
-  ///
-  /// A job that was scheduled again since its claim is returned to its queue. Jobs claimed by
-  /// another worker are left alone.
+  /// Completes jobs of one worker; one that was scheduled again is returned to its queue.
   var completion: [SQL] {
     guard let worker = first?.worker else { return [] }
     return [

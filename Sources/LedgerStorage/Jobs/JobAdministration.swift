@@ -27,8 +27,6 @@ extension JobQueue {
   }
 
   /// Lists discarded jobs, the latest first.
-  ///
-  /// - Parameter last: The job after which the page begins.
   package func discardedJobs(
     kind: String? = nil, after last: (discardedAt: Timestamp, id: Int64)? = nil, limit: Int
   ) async throws -> [StoredJob] {
@@ -62,20 +60,13 @@ extension JobQueue {
   private func jobs(_ condition: SQL, at now: Timestamp) async throws -> [StoredJob] {
     try await database.query(
       """
-      SELECT job_id, kind, subject, queue, priority, run_at, attempts, locked_by,
-        locked_until, discarded_at, last_error, created_at
+      SELECT job_id, kind, subject, queue, priority,
+        CASE WHEN discarded_at IS NOT NULL THEN 'parked' WHEN locked_until IS NOT NULL THEN 'running'
+          WHEN run_at <= \(now) THEN 'due' ELSE 'waiting' END,
+        run_at, attempts, locked_by, locked_until, discarded_at, last_error, created_at
       FROM tenure.job \(condition)
       """
-    ).decode(
-      Int64.self, String.self, String.self, String.self, Int.self, Timestamp.self, Int.self,
-      String?.self, Timestamp?.self, Timestamp?.self, String?.self, Timestamp.self
-    ).map {
-      let state: StoredJob.State =
-        $9 != nil ? .discarded : $8 != nil ? .running : $5 <= now ? .due : .waiting
-      return StoredJob(
-        id: $0, kind: $1, subject: $2, queue: $3, priority: $4, state: state, runAt: $5,
-        attempts: $6, worker: $7, lockedUntil: $8, discardedAt: $9, lastError: $10, createdAt: $11)
-    }
+    ).decode(into: StoredJob.init)
   }
 
   /// Retries jobs immediately with a fresh retry window, except running ones.
@@ -83,11 +74,10 @@ extension JobQueue {
   /// A submission whose job was discarded has its next attempt again.
   ///
   /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
-  /// - Returns: The number of jobs.
   package func restartJobs(
     _ selection: JobSelection, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Int {
-    let count = try await database.withTransaction { transaction in
+    try await database.withTransaction { transaction in
       let restarted = try await transaction.query(restart(selection, at: now))
         .decode(String.self, String.self)
       let submissions = restarted.filter { $0.0 == Job.Kind.verifySubmission.rawValue }
@@ -100,15 +90,15 @@ extension JobQueue {
           """)
       }
       let count = restarted.count
-      guard count > 0, let administrator else { return count }
+      guard count > 0 else { return 0 }
+      announce([.jobs], after: transaction)
+      guard let administrator else { return count }
       let action = NewAdministratorAction(
         action: .retryJobs, subject: selection.subject, administrator: administrator,
         data: NewAdministratorAction.data { $0.member("jobs", count) })
       try await transaction.commit(with: [action.insert(at: now)])
       return count
     }
-    if count > 0 { notifier.notify(.jobs) }
-    return count
   }
 
   private func restart(_ selection: JobSelection, at now: Timestamp) -> SQL {
@@ -132,7 +122,6 @@ extension JobQueue {
 }
 
 extension JobSelection {
-  /// The subject of the administrator action that retries these jobs.
   fileprivate var subject: String {
     switch self {
     case .named(let names): names.joined(separator: " ")
@@ -145,7 +134,7 @@ extension JobSelection {
 
 /// A row of the job queue.
 package struct StoredJob: Sendable {
-  package enum State: String, Sendable {
+  package enum State: String, PostgresEncodable, PostgresDecodable, Sendable {
     case waiting
     case due
     case running
@@ -165,7 +154,6 @@ package struct StoredJob: Sendable {
   package let worker: String?
   package let lockedUntil: Timestamp?
   package let discardedAt: Timestamp?
-  /// Why the last run failed.
   package let lastError: String?
   package let createdAt: Timestamp
 }

@@ -18,10 +18,8 @@ package struct JobQueue: LedgerStore {
 
   /// Claims due jobs and those with an expired lease.
   ///
-  /// - Parameters:
-  ///   - limits: The number of jobs to claim from each queue.
-  ///   - lease: The time after which other workers may claim the jobs. It is up to 128 times longer
-  ///     for a job with many attempts, which may be the cause of its workers' crashes.
+  /// - Parameter lease: The time after which other workers may claim the jobs. It is up to 128
+  ///   times longer for a job with many attempts, which may be the cause of its workers' crashes.
   /// - Returns: The jobs by priority and age.
   package func claimJobs(
     limits: [Job.Queue: Int], worker: String, at now: Timestamp, lease: Duration
@@ -120,10 +118,8 @@ package struct JobQueue: LedgerStore {
 
   /// Extends the leases of jobs claimed by one worker.
   ///
-  /// - Parameters:
-  ///   - end: The new end of the leases.
-  ///   - limit: Leases that end then or later stay as they are; nil: those that end later than the
-  ///     new end.
+  /// - Parameter limit: Leases that end then or later stay as they are; nil: those that end later
+  ///   than the new end.
   /// - Returns: The IDs of the jobs whose leases were extended. One locked by another transaction
   ///   may be missing.
   @discardableResult
@@ -173,7 +169,6 @@ package struct JobQueue: LedgerStore {
     _ = try await database.batch(job.completion)
   }
 
-  /// Completes a run of a job that recurs.
   package func `repeat`(
     _ job: Job, at runAt: Timestamp, priority: Int = 0, now: Timestamp
   ) async throws {

@@ -12,8 +12,6 @@ extension Maintenance {
   /// Events with pending webhook deliveries are kept until delivered; parked deliveries are deleted
   /// with their event. Events not yet pushed are kept longer, by the webhook's retry window,
   /// because the pruning process doesn't know whether a webhook is configured.
-  ///
-  /// - Parameter age: The retention, by the database's clock.
   package func pruneEvents(
     _ job: Job, olderThan age: Duration, every interval: Duration, at now: Timestamp
   ) async throws {
@@ -62,7 +60,6 @@ extension Maintenance {
     ).decodeOnly(Bool.self)
   }
 
-  /// - Returns: The number of deleted events.
   private func deleteTrimmed() async throws -> Int {
     try await database.query(
       """

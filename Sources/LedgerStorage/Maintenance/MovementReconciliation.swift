@@ -11,7 +11,6 @@ extension Maintenance {
   ///
   /// Most are current, so they are read without locks first, and only the others are locked.
   ///
-  /// - Parameter lines: Original transactions; those that Apple links with them are included.
   /// - Returns: How many were out of date, linked ones counted once.
   @discardableResult
   func updateRows(
@@ -27,17 +26,17 @@ extension Maintenance {
         .filter(\.areBehind).map(\.id)
     }
     guard !behind.isEmpty else { return 0 }
-    let updated = try await database.withTransaction { transaction in
+    return try await database.withTransaction { transaction in
       var reader = OriginalTransactionReader(isLocking: true)
       try await reader.read(Set(behind), in: transaction)
       let updated = try await derivedRows(of: reader.originals, by: catalogue, in: transaction)
         .filter(\.areBehind)
-      changes.note(updated.flatMap(\.holders), in: transaction)
+      let holders = updated.flatMap(\.holders)
+      changes.note(holders, in: transaction)
+      if !holders.isEmpty { announce([.jobs], after: transaction) }
       try await transaction.commit(with: updated.flatMap { $0.writes(at: now) })
-      return updated
+      return updated.count
     }
-    if updated.contains(where: { !$0.holders.isEmpty }) { notifier.notify(.jobs) }
-    return updated.count
   }
 
   private func derivedRows(
@@ -97,7 +96,7 @@ extension Maintenance {
           AND o.original_transaction_id = m.original_transaction_id)
       ORDER BY m.environment, m.original_transaction_id
       """, deadline: LedgerAuditor.auditDeadline
-    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
+    ).decode(OriginalTransactionKey.self)
   }
 
   /// Differing sums reported individually.
@@ -221,7 +220,6 @@ private struct CatalogueRows: Sendable {
   var missing: [HoldingRow.Named] = []
   var surplus: [HoldingRow.Named] = []
 
-  /// - Parameter known: The stored holdings by charge.
   mutating func compareHoldings(
     with known: [TransactionKey: [(accountID: String, holding: Holding)]],
     names: [AccountKey: String], in catalogue: Catalogue

@@ -80,8 +80,6 @@ package struct Maintenance: LedgerStore {
   /// Publishes the entitlements of a page of accounts where they changed.
   ///
   /// Most are current, so they are read without locks first, and only the others are locked.
-  ///
-  /// - Returns: The page's last account, if any.
   private func reconcileAccounts(after last: String?, terms: AccessTerms, at now: Timestamp)
     async throws -> String?
   {
@@ -112,16 +110,15 @@ package struct Maintenance: LedgerStore {
         || newEvents.nextChange.map { next in scheduled.map { next < $0 } ?? true } ?? false
     }
     if !behind.isEmpty {
-      let channels = try await database.withTransaction { transaction in
+      try await database.withTransaction { transaction in
         // An account locked by another transaction is published by that one.
         let published = try await recorder.lockPublished(
           Set(behind.map(\.key)), waits: false, in: transaction
         ).published.map { AccountEvents($0, terms: terms, at: now) }
         let consequences = Outbox(published, rescheduling: published, at: now)
+        announce(consequences.channels, after: transaction)
         try await transaction.commit(with: consequences.statements)
-        return consequences.channels
       }
-      notifier.notify(channels)
     }
     return end
   }

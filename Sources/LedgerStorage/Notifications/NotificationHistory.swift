@@ -131,14 +131,11 @@ extension NotificationStore {
   /// no server was alive for longer than `pause`, in one database transaction.
   ///
   /// With several servers, the latest heartbeat counts.
-  ///
-  /// - Parameter histories: The apps with App Store Server API access.
-  /// - Returns: The previous heartbeat, and whether it is too old or missing.
   package func beat(
     at now: Timestamp, longestPause pause: Duration,
     histories: [(bundleID: String, environment: Environment)]
   ) async throws -> (last: Timestamp?, isLate: Bool) {
-    let (last, isLate) = try await database.withTransaction { transaction in
+    try await database.withTransaction { transaction in
       let last = try await transaction.batch([
         "SELECT max(alive_at) FROM tenure.program_heartbeat WHERE program = 'serve'",
         """
@@ -147,6 +144,7 @@ extension NotificationStore {
         """,
       ])[0].decodeOnly(Timestamp?.self)
       let isLate = last.map { now - $0 > pause } ?? true
+      if isLate { announce([.jobs], after: transaction) }
       try await transaction.commit(
         with: isLate
           ? histories.map {
@@ -154,7 +152,5 @@ extension NotificationStore {
           } : [])
       return (last, isLate)
     }
-    if isLate { notifier.notify(.jobs) }
-    return (last, isLate)
   }
 }

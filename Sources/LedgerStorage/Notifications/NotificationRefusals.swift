@@ -54,18 +54,11 @@ extension NotificationStore {
   package func refusedNotifications(since start: Timestamp) async throws -> [RefusedNotifications] {
     try await database.query(
       """
-      SELECT hour, version, reason, refusals, last_at, last_detail, last_body_bytes,
+      SELECT hour, nullif(version, 0), reason, refusals, last_at, last_detail, last_body_bytes,
         last_body_sha256
       FROM tenure.notification_refusal WHERE hour >= \(start)
       ORDER BY last_at DESC, version, reason
       """
-    ).decode(
-      Timestamp.self, Int.self, String.self, Int.self, Timestamp.self, String.self, Int.self,
-      [UInt8]?.self
-    ).map { hour, version, reason, count, lastAt, detail, bytes, digest in
-      RefusedNotifications(
-        hour: hour, version: NotificationVersion(rawValue: version), reason: reason, count: count,
-        lastAt: lastAt, lastDetail: detail, lastBodyBytes: bytes, lastBodySHA256: digest)
-    }
+    ).decode(into: RefusedNotifications.init)
   }
 }

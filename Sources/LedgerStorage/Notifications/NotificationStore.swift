@@ -42,14 +42,10 @@ package struct NotificationStore: LedgerStore {
       FROM tenure.notification WHERE notification_id = \(id)
       """
     ).decodeFirst(
-      Int.self, Timestamp.self, [UInt8].self, String?.self, String?.self, Int.self,
-      NotificationOutcome?.self, String?.self
-    )
+      NotificationVersion.self, Timestamp.self, [UInt8].self, String?.self, String?.self,
+      Int.self, NotificationOutcome?.self, String?.self)
     guard let (version, receivedAt, digest, type, bundleID, attempts, outcome, problem) = row else {
       return nil
-    }
-    guard let version = NotificationVersion(rawValue: version) else {
-      preconditionFailure("The table allows no other version.")
     }
     return StoredNotification(
       id: id, version: version, receivedAt: receivedAt,
@@ -61,10 +57,7 @@ package struct NotificationStore: LedgerStore {
     try await ExchangeLog.of(notification: id).exchanges(in: database)
   }
 
-  /// Apple's responses that are short enough to be a status only.
-  package func shortAnswers(toNotification id: String) async throws
-    -> [(askedAt: Timestamp, answer: [UInt8])]
-  {
+  package func shortAnswers(toNotification id: String) async throws -> [ShortAnswer] {
     try await ExchangeLog.of(notification: id).shortAnswers(in: database)
   }
 
@@ -106,8 +99,7 @@ package struct NotificationStore: LedgerStore {
     terms: AccessTerms
   ) async throws -> (outcome: NotificationOutcome, recording: Recording)? {
     // Two round trips: all reads, then all writes.
-    let processed = try await database.withTransaction {
-      transaction -> (NotificationOutcome, Recording, Set<ChangeNotifier.Channel>)? in
+    try await database.withTransaction { transaction in
       var (lines, attempts, isStored) = try await recorder.lock(
         linesOf: verified.evidence,
         before: new == nil ? Self.lock(verified.id) : Query([]).map { 0 },
@@ -130,22 +122,19 @@ package struct NotificationStore: LedgerStore {
         verified.exchanges, after: attempts, in: transaction)
       let outcome: NotificationOutcome =
         verified.evidence.isEmpty ? .nothingToRecord : recording.isChanged ? .recorded : .known
+      announce(
+        plan.channels.union(writeBackJobs.isEmpty ? [] : [.jobs]), recording, after: transaction)
+      if let environment = new?.environment {
+        transaction.afterCommit { [notificationMemory] in notificationMemory.note(environment) }
+      }
       try await transaction.commit(
         with: plan.statements + verified.source.upsert(for: verified.evidence)
           + exchanges
           + (new.map { Self.store($0, as: outcome, at: now) }
             ?? Self.close(verified.id, as: outcome, because: verified.problem, at: now))
-          + writeBackJobs
-      )
-      return (
-        outcome, recording, writeBackJobs.isEmpty ? plan.channels : plan.channels.union([.jobs])
-      )
+          + writeBackJobs)
+      return (outcome, recording)
     }
-    guard let (outcome, recording, channels) = processed else { return nil }
-    if let environment = new?.environment { notificationMemory.note(environment) }
-    notifier.notify(channels)
-    metrics.count(recording)
-    return (outcome, recording)
   }
 
   /// Marks a notification as rejected: Apple did not verify its receipt.
@@ -158,8 +147,6 @@ package struct NotificationStore: LedgerStore {
   }
 
   /// Postpones a notification that could not be verified with Apple.
-  ///
-  /// - Parameter worker: The worker that claimed the job, if any.
   package func postponeNotification(
     _ id: String, until retryAt: Timestamp, because problem: String,
     exchanges: [SubmissionExchange], worker: String?
@@ -194,7 +181,6 @@ package struct NotificationStore: LedgerStore {
       Array(new.body.utf8), at: new.receivedAt, leavingOut: new.chains.map(ChainHeader.init))
   }
 
-  /// Stores a notification that is recorded in the same transaction.
   private static func store(
     _ new: NewNotification, as outcome: NotificationOutcome, at now: Timestamp
   ) -> [SQL] {
@@ -202,7 +188,6 @@ package struct NotificationStore: LedgerStore {
     return [body.store, insert(new, body, as: outcome, at: now, attempts: 1)]
   }
 
-  /// - Parameter outcome: Nil if it is to be processed.
   private static func insert(
     _ new: NewNotification, _ body: NewBody, as outcome: NotificationOutcome?, at now: Timestamp,
     attempts: Int = 0

@@ -1,7 +1,7 @@
 import Postgres
 package import Subscriptions
 
-package enum NotificationVersion: Int, Sendable {
+package enum NotificationVersion: Int, PostgresEncodable, PostgresDecodable, Sendable {
   case one = 1
   case two = 2
 }

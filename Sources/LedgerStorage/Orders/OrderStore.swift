@@ -27,7 +27,6 @@ package struct StoredOrder: Hashable, Sendable {
     return expired
   }
 
-  /// Reads an order of an account; nil if the account has none of this id.
   static func query(_ id: UUID, of key: AccountKey, lifetime: Duration) -> Query<StoredOrder?> {
     Query(
       Query(select("account_key = \(key) AND order_id = \(id)")) { $0 },
@@ -155,7 +154,7 @@ package struct OrderStore: LedgerStore {
     var jobOf: [UUID: Job] = [:]
     for job in jobs { try jobOf[job.subjectID] = job }
     let isAlone = jobs.count == 1
-    let (left, hasChanges) = try await database.withTransaction { transaction in
+    return try await database.withTransaction { transaction in
       let owners = try await accounts(ofOrders: Set(jobOf.keys), in: transaction)
       let locks = owners.sorted { ($0.value, $0.key.uuidString) < ($1.value, $1.key.uuidString) }
         .map { Self.lock(order: $0.key, of: $0.value, waits: isAlone) }
@@ -187,11 +186,10 @@ package struct OrderStore: LedgerStore {
         guard let job = jobOf[order.id] else { continue }
         statements += job.repetition(at: order.createdAt + orderLifetime, now: now)
       }
+      if !expired.isEmpty { announce([.events], after: transaction) }
       try await transaction.commit(with: statements)
-      return (busy.compactMap { jobOf[$0] }, !expired.isEmpty)
+      return busy.compactMap { jobOf[$0] }
     }
-    if hasChanges { notifier.notify(.events) }
-    return left
   }
 
   func accounts(
@@ -221,7 +219,6 @@ package struct OrderStore: LedgerStore {
   /// Skips expired orders that are too old for all of the charges.
   ///
   /// - Parameters:
-  ///   - products: The products of the charges.
   ///   - times: The range of opening times that fit the charges.
   ///   - named: The order that a submission names and the original transactions of its charges:
   ///     also reads that order, and the orders that these charges fulfilled without naming them.
@@ -248,11 +245,7 @@ package struct OrderStore: LedgerStore {
   }
 
   static func orders(from rows: Rows) throws -> [PurchaseOrder] {
-    try rows.decode(
-      UUID.self, AccountKey.self, ProductID.self, Timestamp.self, PurchaseOrder.Status.self
-    ).map {
-      PurchaseOrder(id: $0, account: $1, productID: $2, createdAt: $3, status: $4)
-    }
+    try rows.decode(into: PurchaseOrder.init)
   }
 
   static func fulfil(
@@ -302,7 +295,6 @@ package struct OrderStore: LedgerStore {
   ///
   /// An acknowledgement remains after a refund; repeating the call returns its time.
   ///
-  /// - Parameter transaction: The charge or an alias.
   /// - Returns: The time of the first acknowledgement, and whether this call made it. Nil if the
   ///   account does not own the charge.
   /// - Throws: ``LedgerError/revokedCharge(_:)`` for the first acknowledgement of a revoked charge.

@@ -1,5 +1,5 @@
 import Foundation
-import Postgres
+package import Postgres
 package import Subscriptions
 
 /// Charges, their owners and their history.
@@ -73,14 +73,12 @@ package struct OwnershipStore: LedgerStore {
   }
 
   /// The original transactions on which an account ever owned or claimed a charge.
-  package func lines(of account: AccountKey) async throws -> [OriginalTransactionKey] {
-    try await lines(of: account, in: database)
-  }
-
-  func lines(of account: AccountKey, in runner: some StatementRunner) async throws
+  package func lines(of account: AccountKey, in transaction: Transaction? = nil) async throws
     -> [OriginalTransactionKey]
   {
-    try await runner.read(Self.lines("account_original_transaction", "account_key = \(account)"))
+    let runner: any StatementRunner = transaction ?? database
+    return try await runner.read(
+      Self.lines("account_original_transaction", "account_key = \(account)"))
   }
 
   /// Reads an account's original transactions one by one; linked ones come together.
@@ -92,7 +90,6 @@ package struct OwnershipStore: LedgerStore {
     AccountOriginals(store: self, remaining: try await lines(of: account)[...], knownAt: knownAt)
   }
 
-  /// The original transactions with a web order line item, in all environments.
   package func lines(of lineItem: WebOrderLineItemID) async throws -> [OriginalTransactionKey] {
     try await database.read(Self.lines("charge_lookup", "name = \(lineItem) AND is_line_item"))
   }
@@ -112,7 +109,7 @@ package struct OwnershipStore: LedgerStore {
         AND (\(moment)::timestamptz IS NULL OR head_stored_at >= \(moment))
       ORDER BY environment, original_transaction_id LIMIT \(limit)
       """, deadline: deadline
-    ).decode(Environment.self, OriginalTransactionID.self).map { OriginalTransactionKey($0, $1) }
+    ).decode(OriginalTransactionKey.self)
   }
 
   private static func lines(_ table: String, _ condition: SQL) -> Query<[OriginalTransactionKey]> {
@@ -122,10 +119,7 @@ package struct OwnershipStore: LedgerStore {
       WHERE \(condition)
       ORDER BY environment, original_transaction_id
       """
-    ) {
-      try $0.decode(Environment.self, OriginalTransactionID.self)
-        .map { OriginalTransactionKey($0, $1) }
-    }
+    ) { try $0.decode(OriginalTransactionKey.self) }
   }
 
   package func environments(of id: OriginalTransactionID) async throws -> [Environment] {
@@ -147,18 +141,18 @@ package struct OwnershipStore: LedgerStore {
     return try await transaction.query(
       StoredEntry.select(
         "\(lines.condition) ORDER BY environment, original_transaction_id, number")
-    ).decodeEntries().filter { wanted.contains($0.line) }
+    ).decode(into: StoredEntry.init).filter { wanted.contains($0.line) }
   }
 
   /// The entries of an original transaction with their sources, in order.
   package func history(of line: OriginalTransactionKey) async throws -> [HistoryEntry] {
     try await database.query(StoredEntry.select("\(line.condition) ORDER BY number"))
-      .decodeEntries().map { (try $0.entry(), $0.source) }
+      .decode(into: StoredEntry.init).map { (try $0.entry(), $0.source) }
   }
 
   /// Reads account IDs by key; unknown keys are left out.
   package func accountIDs(of keys: Set<AccountKey>) async throws -> [AccountKey: String] {
-    try await database.read(KnownAccount.query(keys)).mapValues(\.id)
+    try await knownAccounts(keys).mapValues(\.id)
   }
 
   func knownAccounts(_ keys: Set<AccountKey>) async throws -> [AccountKey: KnownAccount] {
@@ -203,28 +197,13 @@ extension LedgerEntry {
 }
 
 extension StoredEntry {
-  /// Reads entries, for `Rows.decodeEntries()`.
+  /// Selects the columns of an entry in the order of its properties.
   static func select(_ condition: SQL) -> SQL {
     """
     SELECT environment, original_transaction_id, number, recorded_at, kind, evidence_date, source,
       source_id, format, body, stored_at, hash
     FROM tenure.ledger_entry WHERE \(condition)
     """
-  }
-}
-
-extension Rows {
-  func decodeEntries() throws -> [StoredEntry] {
-    try decode(
-      Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, String.self,
-      Timestamp?.self, EntrySource.Kind.self, String?.self, Int16.self, String.self,
-      Timestamp.self, [UInt8].self
-    ).map {
-      StoredEntry(
-        line: OriginalTransactionKey($0, $1), number: $2, recordedAt: $3, kind: $4,
-        evidenceDate: $5, source: EntrySource($6, id: $7), format: $8, body: $9,
-        storedAt: $10, hash: $11)
-    }
   }
 }
 

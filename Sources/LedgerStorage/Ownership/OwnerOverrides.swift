@@ -25,8 +25,7 @@ extension OwnershipStore {
     _ transaction: TransactionKey, to accountID: String?, effectiveFrom: Timestamp? = nil,
     by administrator: Administrator, terms: AccessTerms, at now: Timestamp
   ) async throws -> Bool {
-    let (recording, channels) = try await database.withTransaction {
-      database -> (Recording?, Set<ChangeNotifier.Channel>) in
+    try await database.withTransaction { database in
       var reader = OriginalTransactionReader(isLocking: true)
       try await reader.read([transaction.line], in: database)
       guard let original = reader.originals.first(where: { $0.members[transaction.line] != nil }),
@@ -54,7 +53,7 @@ extension OwnershipStore {
         } ?? (account == nil && owner == nil)
       if isAsPlaced {
         await database.rollBack()
-        return (nil, [])
+        return false
       }
       let ownerOverride = OwnerOverride(
         account: account?.key, transaction: charge.id, effectiveFrom: effectiveFrom ?? now)
@@ -69,22 +68,18 @@ extension OwnershipStore {
         transferring: charge, from: owner, by: ownerOverride, administrator,
         names: recording.originals[charge.id.line]?.names ?? [:])
       plan.seals.append(action.seal(at: now))
+      announce(plan.channels, recording, after: database)
       try await database.commit(with: plan.statements)
-      return (recording, plan.channels)
+      return true
     }
-    notifier.notify(channels)
-    if let recording { metrics.count(recording) }
-    return recording != nil
   }
 
-  /// Locks and reads an account.
-  ///
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
   ///   ``LedgerError/mergedAccount(_:into:)``.
   func lockAccount(_ id: String, in transaction: Transaction) async throws -> Account {
     let results = try await transaction.batch(
       PublishedEntitlements.lock([id]) + [AccountStore.select(account: id)])
-    guard let account = try results[1].decodeAccounts().first else {
+    guard let account = try results[1].decode(into: Account.init).first else {
       throw LedgerError.unknownAccount(id)
     }
     guard !account.isErased else { throw LedgerError.erasedAccount(id) }
@@ -97,7 +92,6 @@ extension OwnershipStore {
 }
 
 extension StoredOriginalTransaction {
-  /// The latest override of a charge, if any.
   fileprivate func ownerOverride(of charge: Charge) -> OwnerOverride? {
     line.history.actions.reversed().lazy.compactMap { recorded in
       if case .ownerOverride(let ownerOverride) = recorded.action { ownerOverride } else { nil }

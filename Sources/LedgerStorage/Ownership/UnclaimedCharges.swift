@@ -4,7 +4,6 @@ package import Subscriptions
 package struct UnclaimedCharge: Hashable, Sendable {
   package let charge: Charge.ID
   package let chargedAt: Timestamp
-  /// The date of its first recording.
   package let firstSeenAt: Timestamp
   package let expiresAt: Timestamp?
   package let amountMilliunits: Int64
@@ -18,10 +17,8 @@ extension OwnershipStore {
 
   /// Reads unclaimed charges of both environments, latest first.
   ///
-  /// - Parameters:
-  ///   - wasOver: Selects the charges whose period had ended before they were recorded, or the
-  ///     others.
-  ///   - last: The position after which to continue.
+  /// - Parameter wasOver: Selects the charges whose period had ended before they were recorded, or
+  ///   the others.
   package func unclaimedCharges(
     wasOver: Bool, after last: UnclaimedPlace? = nil, limit: Int
   ) async throws -> [UnclaimedCharge] {
@@ -35,20 +32,18 @@ extension OwnershipStore {
       LIMIT \(limit)
       """
     ).decode(
-      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self,
-      Timestamp.self, Timestamp.self, Timestamp?.self, String.self, String.self,
-      OriginalTransactionID?.self, TransactionID?.self, ProductID?.self, Timestamp?.self,
-      Timestamp?.self)
-    let prices = try await pricesOfUnclaimed(at: rows.map(\.4))
+      TransactionKey.self, Timestamp.self, Timestamp.self, Timestamp?.self, String.self,
+      String.self, OriginalTransactionID?.self, TransactionID?.self, ProductID?.self,
+      Timestamp?.self, Timestamp?.self)
+    let prices = try await pricesOfUnclaimed(at: rows.map(\.1))
     return rows.map {
-      environment, original, transaction, product, chargedAt, recordedAt, expiresAt, rule, reason,
-      previousOriginal, previousTransaction, previousProduct, statusAsOf, switchedOffAt in
-      let charge = TransactionKey(environment, original, transaction, product)
+      charge, chargedAt, recordedAt, expiresAt, rule, reason, previousOriginal,
+      previousTransaction, previousProduct, statusAsOf, switchedOffAt in
       let price = prices[charge]
       var previous: Charge.ID?
       if let previousOriginal, let previousTransaction, let previousProduct {
         previous = TransactionKey(
-          environment, previousOriginal, previousTransaction, previousProduct)
+          charge.line.environment, previousOriginal, previousTransaction, previousProduct)
       }
       return UnclaimedCharge(
         charge: charge, chargedAt: chargedAt, firstSeenAt: recordedAt, expiresAt: expiresAt,
@@ -102,13 +97,7 @@ extension OwnershipStore {
       WHERE environment = ANY(\(Environment.allCases)) AND at = ANY(\(dates)) AND kind = 'charged'
         AND account_key IS NULL AND known_until = 'infinity'
       """
-    ).decode(
-      Environment.self, OriginalTransactionID.self, TransactionID.self, ProductID.self, Int64.self,
-      String?.self)
-    return Dictionary(
-      prices.map { environment, original, transaction, product, amount, currency in
-        (TransactionKey(environment, original, transaction, product), (amount, currency))
-      },
-      uniquingKeysWith: { first, _ in first })
+    ).decode(TransactionKey.self, Int64.self, String?.self)
+    return Dictionary(prices.map { ($0, ($1, $2)) }) { first, _ in first }
   }
 }

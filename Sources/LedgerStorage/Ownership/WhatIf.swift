@@ -51,10 +51,7 @@ extension LedgerAuditor {
   /// Reads pages like an audit, in read-only database transactions. Memory is that of a page, and 8
   /// bytes for each account and month with a difference.
   ///
-  /// - Parameters:
-  ///   - limit: The maximum number of original transactions; nil: no limit.
-  ///   - progress: Called after each page.
-  ///   - report: Called for each difference, by original transaction and date.
+  /// - Parameter report: Called for each difference, by original transaction and date.
   /// - Returns: The totals, and whether all of the scope was examined.
   package func compare(
     with policy: OwnershipPolicy, in scope: WhatIfScope, limit: Int? = nil, at now: Timestamp,

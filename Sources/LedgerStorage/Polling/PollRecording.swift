@@ -15,7 +15,7 @@ extension PollStore {
     upTo revision: HistoryRevision? = nil, at now: Timestamp, terms: AccessTerms
   ) async throws -> Recording {
     let arrival = EvidenceBatch(evidence: evidence, source: EntrySource(.poll, id: id))
-    let (recording, channels) = try await database.withTransaction { transaction in
+    return try await database.withTransaction { transaction in
       let recording = try await recorder.load(arrival, in: transaction).decide(arrival, at: now)
       let plan = try await recorder.plan(
         recording, terms: terms, at: now, polled: asked?.line, in: transaction)
@@ -24,12 +24,10 @@ extension PollStore {
         statements += PollTarget(bundleID: asked.bundleID).upsert(for: evidence)
         statements += try await replanning(asked, after: recording, at: now, in: transaction)
       }
+      announce(plan.channels, recording, after: transaction)
       try await transaction.commit(with: statements)
-      return (recording, plan.channels)
+      return recording
     }
-    notifier.notify(channels)
-    metrics.count(recording)
-    return recording
   }
 
   /// The latest revision of one of Apple's histories, read with an original transaction's id.

@@ -66,7 +66,6 @@ package struct PollStore: LedgerStore {
     package let isSubscription: Bool
     package let source: PollTarget
     package let imported: ImportStore.ImportedSource?
-    /// Whether only an import is recorded.
     package let isUnknown: Bool
   }
 
@@ -109,7 +108,6 @@ package struct PollStore: LedgerStore {
   package struct PolledOriginalTransaction: Sendable {
     package var line: OriginalTransactionKey
     package var bundleID: String?
-    /// The poll's job; nil for a manual request.
     package var job: Job?
 
     package init(_ line: OriginalTransactionKey, of bundleID: String?, job: Job? = nil) {
@@ -193,7 +191,6 @@ package struct PollStore: LedgerStore {
 
   // MARK: Counting
 
-  /// Counts due polls by queue.
   package func dueJobs(in queues: [Job.Queue], at now: Timestamp) async throws -> [Job.Queue: Int] {
     // By queue and priority, as in the index, so that jobs of the future are not read.
     let rows = try await database.query(

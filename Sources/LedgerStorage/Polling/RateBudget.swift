@@ -41,8 +41,6 @@ package struct AppleBudget: Hashable, Sendable {
 
 extension PollStore {
   /// Takes requests from a budget, to be sent within ``AppleBudget/portionLifetime``.
-  ///
-  /// - Returns: The number granted, at most `count`.
   package func takeBudget(_ budget: AppleBudget, upTo count: Int, at now: Timestamp) async throws
     -> Int
   {
@@ -117,7 +115,6 @@ package final class BudgetPortions: Sendable {
     }
   }
 
-  /// Returns unused requests to their portion.
   package func giveBack(_ count: Int, of budget: AppleBudget) {
     portions.withLock { $0[budget]?.left += count }
   }

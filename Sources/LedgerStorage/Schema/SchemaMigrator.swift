@@ -24,7 +24,6 @@ package struct SchemaMigrator: Sendable {
   /// The timeout of a step, which may rewrite a large table.
   static let deadline: Duration = .seconds(24 * 3600)
 
-  /// The timing of retries while a step's tables are in use.
   package struct RetryWindow: Sendable {
     /// The lock timeout of a statement.
     ///
@@ -249,7 +248,6 @@ package struct SchemaMigrator: Sendable {
     try await database.runScript(statement, deadline: Self.deadline)
   }
 
-  /// Describes the oldest transaction in the database, which usually holds the lock.
   private func oldestTransaction() async throws -> String {
     let oldest = try await database.query(
       """

@@ -41,11 +41,7 @@ package struct ProvisionalGrant: Hashable, Sendable {
           AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
           AND ends_at > \(now)
         """
-      ) {
-        try $0.decode(Environment.self, OriginalTransactionID.self).map {
-          OriginalTransactionKey($0, $1)
-        }
-      }
+      ) { rows -> [OriginalTransactionKey] in try rows.decode(OriginalTransactionKey.self) }
     ).map { _, rivals in Set(rivals) }
   }
 
@@ -57,9 +53,7 @@ package struct ProvisionalGrant: Hashable, Sendable {
 
   /// Makes these the only provisional grants of a submission.
   ///
-  /// - Parameters:
-  ///   - grants: One per entitlement.
-  ///   - attempts: Earlier attempts to verify it; there is nothing to delete before the first.
+  /// - Parameter attempts: Earlier attempts to verify it; there is nothing to delete before the first.
   static func replace(
     _ grants: [ProvisionalGrant], of submission: Submission, after attempts: Int, at now: Timestamp
   ) -> [SQL] {
@@ -125,8 +119,6 @@ extension SubmissionStore {
       WHERE source = 'provisional'
       ORDER BY environment, original_transaction_id
       """, deadline: LedgerAuditor.auditDeadline
-    ).decode(UUID.self, Environment.self, OriginalTransactionID.self).map {
-      ($0, OriginalTransactionKey($1, $2))
-    }
+    ).decode(UUID.self, OriginalTransactionKey.self).map { $0 }
   }
 }

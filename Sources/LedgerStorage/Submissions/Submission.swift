@@ -84,6 +84,9 @@ package struct SubmissionExchange: Hashable, Sendable {
   }
 }
 
+/// A response of Apple's that is short enough to be a status only.
+package typealias ShortAnswer = (askedAt: Timestamp, answer: [UInt8])
+
 /// The stored exchanges about a submission or a notification, numbered from 1.
 struct ExchangeLog: Sendable {
   private let table: SQL
@@ -134,10 +137,7 @@ struct ExchangeLog: Sendable {
     return answer
   }
 
-  /// Apple's responses that are short enough to be a status only.
-  func shortAnswers(
-    in database: some StatementRunner
-  ) async throws -> [(askedAt: Timestamp, answer: [UInt8])] {
+  func shortAnswers(in database: some StatementRunner) async throws -> [ShortAnswer] {
     let rows = try await database.query(
       """
       SELECT asked_at, body_sha256, dated_at, answer_sha256 FROM \(table)
@@ -146,12 +146,10 @@ struct ExchangeLog: Sendable {
     ).decode(Timestamp.self, [UInt8].self, Timestamp?.self, [UInt8]?.self).map { $0 }
     let bodies = try await database.bodies(Set(rows.map(\.1)), noLongerThan: 10_000)
     return try rows.compactMap { askedAt, digest, datedAt, whole in
-      try Self.answer(bodies[digest], datedAt, whole).map { (askedAt: askedAt, answer: $0) }
+      try Self.answer(bodies[digest], datedAt, whole).map { (askedAt, $0) }
     }
   }
 
-  /// The statements that add exchanges.
-  ///
   /// - Parameter attempts: The number of earlier attempts; there are no exchanges before the first.
   func insert(
     _ exchanges: [SubmissionExchange], after attempts: Int, in transaction: Transaction

@@ -95,9 +95,7 @@ extension SubmissionStore {
       GROUP BY problem, apple_status
       ORDER BY 3 DESC, 1, 2
       """
-    ).decode(String.self, Int?.self, Int.self, Timestamp.self).map {
-      RejectionCount(code: $0, appleStatus: $1, count: $2, lastAt: $3)
-    }
+    ).decode(into: RejectionCount.init)
   }
 
   /// Schedules rejected submissions for another verification, once the cause is fixed.
@@ -106,7 +104,7 @@ extension SubmissionStore {
   package func verifyAgain(
     _ ids: [UUID], by administrator: Administrator, at now: Timestamp
   ) async throws -> Int {
-    let reopened = try await database.withTransaction { transaction in
+    try await database.withTransaction { transaction in
       let digests = try await transaction.query(
         """
         SELECT DISTINCT body_sha256 FROM tenure.submission
@@ -129,6 +127,7 @@ extension SubmissionStore {
         subject: reopened.map { $0.id.text }.joined(separator: " "),
         administrator: administrator,
         data: NewAdministratorAction.data { $0.member("submissions", reopened.count) })
+      announce([.jobs], after: transaction)
       try await transaction.commit(
         with: reopened.map { Job.schedule(.verifySubmission($0.id), runAt: now, at: now) }
           + AccountChain.statements(
@@ -136,7 +135,5 @@ extension SubmissionStore {
               + [action.seal(at: now)]))
       return reopened.count
     }
-    if reopened > 0 { notifier.notify(.jobs) }
-    return reopened
   }
 }

@@ -9,7 +9,6 @@ extension Submission.Status: PostgresEncodable, PostgresDecodable {}
 package struct SubmissionStore: LedgerStore {
   package let core: LedgerCore
 
-  /// A submission that has just arrived.
   package struct NewSubmission: Sendable {
     package let submission: Submission
     package let payload: SubmissionPayload
@@ -58,7 +57,6 @@ package struct SubmissionStore: LedgerStore {
     return submission
   }
 
-  /// - Parameter decision: The decision that is recorded in the same transaction, if any.
   private static func insert(
     _ new: NewSubmission,
     decided decision: (verified: VerifiedSubmission, outcome: SubmissionOutcome, at: Timestamp)? =
@@ -87,10 +85,7 @@ package struct SubmissionStore: LedgerStore {
     try await ExchangeLog.of(submission: submission).exchanges(in: database)
   }
 
-  /// Apple's responses that are short enough to be a status only.
-  package func shortAnswers(to submission: UUID) async throws
-    -> [(askedAt: Timestamp, answer: [UInt8])]
-  {
+  package func shortAnswers(to submission: UUID) async throws -> [ShortAnswer] {
     try await ExchangeLog.of(submission: submission).shortAnswers(in: database)
   }
 
@@ -172,8 +167,7 @@ package struct SubmissionStore: LedgerStore {
   ) async throws -> RecordedSubmission? {
     let submission = verified.submission
     // Two round trips: everything that is read, then everything that is written and answered.
-    let (recorded, channels, recording) = try await database.withTransaction {
-      transaction -> (RecordedSubmission?, Set<ChangeNotifier.Channel>, Recording?) in
+    return try await database.withTransaction { transaction in
       let (lines, stored, (orders, sender)) = try await recorder.lock(
         linesOf: verified.evidence,
         before: new == nil
@@ -186,7 +180,7 @@ package struct SubmissionStore: LedgerStore {
         in: transaction)
       guard let stored else {
         await transaction.rollBack()
-        return (nil, [], nil)
+        return nil
       }
       guard sender.known?.mergedInto == nil else { throw MergedMeanwhile() }
       if new != nil, sender.isErased { throw LedgerError.erasedAccount(submission.accountID) }
@@ -207,10 +201,11 @@ package struct SubmissionStore: LedgerStore {
       plan.writes +=
         verified.pollTargets(in: recording) + exchanges
         + ProvisionalGrant.replace([], of: submission, after: stored.attempts, at: now)
+      announce(plan.channels, recording, after: transaction)
       guard claims else {
         plan.writes += Self.keepDecision(of: submission, by: sender, at: now)
         try await transaction.commit(with: plan.statements)
-        return (nil, plan.channels, recording)
+        return nil
       }
       let outcome = SubmissionOutcome(recording, affected.orders, of: verified, terms: terms)
       plan.writes +=
@@ -225,14 +220,10 @@ package struct SubmissionStore: LedgerStore {
         reading: outcome.orderID.map {
           StoredOrder.query($0, of: submission.account, lifetime: orderLifetime)
         } ?? Query([]).map { nil })
-      let recorded = RecordedSubmission(
+      return RecordedSubmission(
         recording: recording, outcome: outcome, namedOrder: affected.orders.namedOrder,
         fulfilledOrder: affected.orders.fulfilledOrder, holdings: account.held, order: order)
-      return (recorded, plan.channels, recording)
     }
-    notifier.notify(channels)
-    if let recording { metrics.count(recording) }
-    return recorded
   }
 
   /// Records that Apple, or the check of its answer, rejects a submission.
@@ -269,9 +260,7 @@ package struct SubmissionStore: LedgerStore {
 
   /// Records that Apple could not be reached, and the next attempt.
   ///
-  /// - Parameters:
-  ///   - provisional: The submitter's provisional access until then; it replaces earlier access.
-  ///   - worker: The worker that has claimed the submission's job, if any.
+  /// - Parameter provisional: The submitter's provisional access until then; it replaces earlier access.
   package func postpone(
     _ submission: Submission, until retryAt: Timestamp, because problem: SubmissionProblem,
     exchanges: [SubmissionExchange], provisional: [ProvisionalGrant] = [], worker: String?,
@@ -308,17 +297,16 @@ package struct SubmissionStore: LedgerStore {
     at now: Timestamp, reading query: Query<Value>,
     with change: @Sendable (LockedSubmission, Value) -> ([SQL], grants: [ProvisionalGrant])
   ) async throws {
-    let channels = try await database.withTransaction {
-      transaction -> Set<ChangeNotifier.Channel> in
+    try await database.withTransaction { transaction in
       let (stored, value, sender) = try await transaction.read(
         LockedSubmission.query(submission.id), query, LockedSender.query(submission))
-      guard let stored else { return [] }
+      guard let stored else { return }
       let statements = try await ExchangeLog.of(submission: submission.id).insert(
         sender.isErased ? [] : exchanges, after: stored.attempts, in: transaction)
       guard stored.isOpen, !sender.isErased else {
         try await transaction.commit(
           with: statements + Self.keepDecision(of: submission, by: sender, at: now))
-        return []
+        return
       }
       let (changes, grants) = change(stored, value)
       var account = sender.account(after: stored.attempts)
@@ -328,13 +316,12 @@ package struct SubmissionStore: LedgerStore {
       let consequences = Outbox(
         [newEvents], rescheduling: newEvents.changesPublished || !grants.isEmpty ? [newEvents] : [],
         at: now)
+      announce(consequences.channels, after: transaction)
       try await transaction.commit(
         with: statements + changes
           + ProvisionalGrant.replace(grants, of: submission, after: stored.attempts, at: now)
           + consequences.statements)
-      return consequences.channels
     }
-    notifier.notify(channels)
   }
 
   // MARK: Statements
@@ -360,7 +347,7 @@ package struct SubmissionStore: LedgerStore {
       WHERE submission_id = \(submission.id)
       """
     return [count]
-      + (sender.isErased ? AccountStore.eraseSubmissions(of: submission.account, at: now) : [])
+      + (sender.isErased ? [AccountStore.eraseSubmissions(of: submission.account, at: now)] : [])
   }
 
   /// Ends the submission's job, or reschedules it.
@@ -388,7 +375,6 @@ private struct LockedSubmission: Sendable {
 
   var isOpen: Bool { Submission.isOpen(status, retryAt: retryAt) }
 
-  /// Locks and reads a submission; nil if there is none of this id.
   static func query(_ id: UUID) -> Query<LockedSubmission?> {
     Query(
       """
@@ -396,13 +382,7 @@ private struct LockedSubmission: Sendable {
       WHERE submission_id = \(id)
       FOR UPDATE
       """
-    ) {
-      try $0.decodeFirst(
-        AccountKey.self, Submission.Status.self, Timestamp?.self, Int.self
-      ).map {
-        LockedSubmission(account: $0, status: $1, retryAt: $2, attempts: $3)
-      }
-    }
+    ) { try $0.decode(into: LockedSubmission.init).first }
   }
 }
 
@@ -415,8 +395,6 @@ private struct LockedSender: Sendable {
   var known: KnownAccount? { accounts[account.key] }
   var isErased: Bool { known?.erasedAt != nil }
 
-  /// Locks and reads it.
-  ///
   /// The key is read after the lock, so that an erasure has ended.
   static func query(_ submission: Submission) -> Query<LockedSender> {
     Query(

@@ -89,7 +89,6 @@ package struct WriteBackStore: LedgerStore {
     package let askedAt: Timestamp
   }
 
-  /// Finds the question of a stored notification.
   package func consumptionQuestion(_ notificationID: String) async throws -> ConsumptionQuestion? {
     try await database.query(
       """
@@ -100,10 +99,10 @@ package struct WriteBackStore: LedgerStore {
         AND original_transaction_id IS NOT NULL AND transaction_id IS NOT NULL
       """
     ).decodeFirst(
-      Environment.self, OriginalTransactionID.self, TransactionID.self, String?.self, Timestamp.self
-    ).map { environment, line, transaction, bundleID, askedAt in
+      OriginalTransactionKey.self, TransactionID.self, String?.self, Timestamp.self
+    ).map { line, transaction, bundleID, askedAt in
       ConsumptionQuestion(
-        line: OriginalTransactionKey(environment, line),
+        line: line,
         request: WriteBack.Request(transactionID: transaction, notificationID: notificationID),
         bundleID: bundleID, askedAt: askedAt)
     }
@@ -119,8 +118,6 @@ package struct WriteBackStore: LedgerStore {
   // MARK: Reading
 
   /// Lists the write-backs of original transactions, the latest first.
-  ///
-  /// - Parameter limit: The most for each original transaction.
   package func writeBacks(of lines: [OriginalTransactionKey], limit: Int) async throws
     -> [WriteBack]
   {
@@ -137,8 +134,6 @@ package struct WriteBackStore: LedgerStore {
   }
 
   /// Lists the write-backs of an account's purchases, in order.
-  ///
-  /// - Parameter last: The ID after which the page begins.
   package func writeBacks(of account: AccountKey, after last: Int64?, limit: Int) async throws
     -> [(id: Int64, writeBack: WriteBack)]
   {
@@ -209,7 +204,6 @@ package struct WriteBack: Hashable, Sendable {
     }
   }
 
-  /// Why nothing was sent.
   package enum Reason: String, Error, CaseIterable {
     /// The setting was turned off after the job was enqueued.
     case turnedOff = "turned_off"
@@ -280,11 +274,11 @@ package struct WriteBack: Hashable, Sendable {
 
   static func rows(from rows: Rows) throws -> [(id: Int64, writeBack: WriteBack)] {
     try rows.decode(
-      Int64.self, Environment.self, OriginalTransactionID.self, Kind.self, Timestamp.self,
-      String?.self, TransactionID?.self, String?.self, AccountKey?.self, String.self,
-      Reason?.self, Int?.self, Int64?.self, String?.self
+      Int64.self, OriginalTransactionKey.self, Kind.self, Timestamp.self, String?.self,
+      TransactionID?.self, String?.self, AccountKey?.self, String.self, Reason?.self, Int?.self,
+      Int64?.self, String?.self
     ).map {
-      id, environment, line, kind, sentAt, bundleID, transaction, notification, account, outcome,
+      id, line, kind, sentAt, bundleID, transaction, notification, account, outcome,
       reason, httpStatus, code, deliveryStatus in
       var request: Request?
       if let transaction, let notification {
@@ -297,7 +291,7 @@ package struct WriteBack: Hashable, Sendable {
       return (
         id,
         WriteBack(
-          kind, of: OriginalTransactionKey(environment, line), at: sentAt, bundleID: bundleID,
+          kind, of: line, at: sentAt, bundleID: bundleID,
           request: request, account: account, outcome: came, deliveryStatus: deliveryStatus)
       )
     }

@@ -25,7 +25,6 @@ package final class PrometheusRegistry: Sendable {
   private let declared: [String: MetricDeclaration]
   private let state = Mutex(State())
 
-  /// Each declared name must be unique.
   package init(_ declarations: [MetricDeclaration] = MetricDeclaration.tenure) {
     self.declarations = declarations
     declared = Dictionary(uniqueKeysWithValues: declarations.map { ($0.name, $0) })
@@ -230,7 +229,6 @@ final class PrometheusHistogram: TimerHandler {
   private let counts: InlineArray<20, Atomic<Int64>>
   private let nanoseconds = Atomic<Int64>(0)
 
-  /// Creates a histogram with ascending bounds in seconds, at most ``boundLimit``.
   init(bounds: [Double]) {
     precondition(bounds.count <= Self.boundLimit, "A histogram has few bounds.")
     boundsInNanoseconds = bounds.map { Int64(($0 * 1e9).rounded()) }

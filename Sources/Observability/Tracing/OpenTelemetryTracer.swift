@@ -70,7 +70,6 @@ package struct OpenTelemetryTracer: Tracer {
 }
 
 extension OpenTelemetryTracer {
-  /// Adds the trace and span IDs to log lines.
   package static let metadataProvider = Logger.MetadataProvider {
     guard let place = InstrumentationContext.current?.traceContext else { return [:] }
     return ["trace_id": "\(place.trace)", "span_id": "\(place.span.hexadecimal)"]
@@ -139,7 +138,6 @@ private enum TraceContextKey: InstrumentationContextKey {
 }
 
 extension InstrumentationContext {
-  /// The task's position in a trace; nil outside of one.
   package var traceContext: TraceContext? {
     get { self[TraceContextKey.self] }
     set { self[TraceContextKey.self] = newValue }

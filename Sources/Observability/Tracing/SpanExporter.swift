@@ -27,10 +27,8 @@ package struct SpanExporter: Service {
   /// The defaults of OpenTelemetry's batch processor.
   private static let batch = 512
   private static let limit = 2048
-  /// Interval at which the buffer is checked for a full batch.
   private static let turn: Duration = .milliseconds(200)
   private static let timeout: TimeAmount = .seconds(10)
-  /// Maximum number of response bytes read.
   private static let responseLimit = 65_536
 
   let buffer = SpanBuffer(limit: Self.limit)
@@ -39,9 +37,6 @@ package struct SpanExporter: Service {
   private let interval: Duration
   private let logger: Logger
 
-  /// - Parameters:
-  ///   - program: The program that sends the spans: `serve` or `work`.
-  ///   - interval: Time between requests, unless a batch fills earlier.
   package init(
     to collector: Collector, from program: String, interval: Duration = .seconds(5), logger: Logger
   ) {
@@ -148,7 +143,6 @@ package struct SpanExporter: Service {
   }
 }
 
-/// The finished spans that wait to be sent.
 final class SpanBuffer: Sendable {
   private struct State: Sendable {
     var spans: [FinishedSpan] = []

@@ -10,7 +10,6 @@ import Secrets
 /// hand-over and one resumption without further hops.
 @PostgresLoop
 final class Backend: EventSource {
-  /// The results expected from the server, in order.
   enum Step {
     case prepare(Request, name: String)
     case execute(Request, index: Int, name: String?)
@@ -62,7 +61,6 @@ final class Backend: EventSource {
     Reactor.shared.watch(self, descriptor: descriptor)
   }
 
-  /// Closes the connection and fails everything in flight.
   func close(_ reason: PostgresError) {
     guard !isClosed else { return }
     isClosed = true
@@ -130,7 +128,6 @@ extension Backend {
   /// The field for the server's C function that reported an error (PG_DIAG_SOURCE_FUNCTION).
   private static let functionField = Int32(UInt8(ascii: "R"))
 
-  /// Reads available input and completes its requests.
   func read() {
     let isConnected = handle.consumeInput()
     processResults()

@@ -138,8 +138,6 @@ final class ExclusiveUse {
 
 extension ExclusiveUse {
   /// Runs a script on a session's connection; results with rows are dropped.
-  ///
-  /// Cancelling the task cancels what is running. Errors name the script.
   static func run(_ script: String, in session: Session, timeout: Duration) async throws {
     let use = try await begin(session, timeout: timeout)
     do {

@@ -1,7 +1,6 @@
 internal import Foundation
 import HeapModule
 
-/// The state of the loop's thread: watched sockets, timers and sources with data to write.
 @PostgresLoop
 final class Reactor {
   static let shared = Reactor()

@@ -37,6 +37,11 @@ package struct RowCursor {
     }
   }
 
+  /// Reads the next column, or those of a value of several columns.
+  mutating func decode<Value: RowDecodable>(_: Value.Type) throws -> Value {
+    try Value(from: &self)
+  }
+
   private func read<Value: PostgresDecodable>(_: Value.Type) throws -> Value? {
     let cell = unsafe rows.result.cell(row: row, column: column)
     // Keeps the result, which owns the cell's bytes, alive until the value is read.
@@ -82,12 +87,9 @@ package struct Cell {
 
 extension Rows {
   /// Checks the number of columns and that each has a decodable type.
-  package func check<each Column: PostgresDecodable>(_ columns: repeat (each Column).Type) throws {
+  package func check<each Column: RowDecodable>(_ columns: repeat (each Column).Type) throws {
     var checked = 0
-    for column in repeat each columns {
-      if checked < result.columnCount { try check(checked, column) }
-      checked += 1
-    }
+    for column in repeat each columns { try column.check(self, &checked) }
     guard checked == result.columnCount else {
       throw PostgresError(
         .decoding, "expected \(checked) columns, found \(result.columnCount)", statement: statement)

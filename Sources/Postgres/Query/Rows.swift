@@ -16,7 +16,7 @@ package struct Rows: Sendable {
   /// for (id, name) in try rows.decode(Int64.self, String?.self) { … }
   /// ```
   /// - Throws: ``PostgresError`` naming the column if the number or types of columns differ.
-  package func decode<each Column: PostgresDecodable>(
+  package func decode<each Column: RowDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> [(repeat each Column)] {
     try check(repeat each columns)
@@ -25,28 +25,39 @@ package struct Rows: Sendable {
     decoded.reserveCapacity(count)
     for row in 0..<count {
       var cursor = RowCursor(rows: self, row: row)
-      decoded.append((repeat try cursor.next((each Column).self)))
+      decoded.append((repeat try cursor.decode((each Column).self)))
     }
     return decoded
   }
 
-  package func decodeFirst<each Column: PostgresDecodable>(
+  /// Decodes every row with a function of its columns, such as an initializer.
+  package func decode<each Column: RowDecodable, Value>(
+    into make: (repeat each Column) throws -> Value
+  ) throws -> [Value] {
+    try check(repeat (each Column).self)
+    return try indices.map { row in
+      var cursor = RowCursor(rows: self, row: row)
+      return try make(repeat try cursor.decode((each Column).self))
+    }
+  }
+
+  package func decodeFirst<each Column: RowDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column)? {
     try check(repeat each columns)
     guard !isEmpty else { return nil }
     var cursor = RowCursor(rows: self, row: 0)
-    return (repeat try cursor.next((each Column).self))
+    return (repeat try cursor.decode((each Column).self))
   }
 
   /// Decodes the only row; fails if there is none or more than one.
-  package func decodeOnly<each Column: PostgresDecodable>(
+  package func decodeOnly<each Column: RowDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column) {
     try check(repeat each columns)
     guard count == 1 else { throw notOneRow }
     var cursor = RowCursor(rows: self, row: 0)
-    return (repeat try cursor.next((each Column).self))
+    return (repeat try cursor.decode((each Column).self))
   }
 
   package var notOneRow: any Error {
@@ -70,12 +81,12 @@ package struct Row: Sendable {
   package let number: Int
 
   /// Decodes the row's columns, in order.
-  package func decode<each Column: PostgresDecodable>(
+  package func decode<each Column: RowDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column) {
     try rows.check(repeat each columns)
     var cursor = RowCursor(rows: rows, row: number)
-    return (repeat try cursor.next((each Column).self))
+    return (repeat try cursor.decode((each Column).self))
   }
 
   /// Decodes the column with this name.

@@ -14,6 +14,7 @@ extension Array: PostgresEncodable where Element: PostgresEncodable {
   }
 }
 
+extension Array: RowDecodable where Element: PostgresDecodable {}
 extension Array: PostgresDecodable where Element: PostgresDecodable {
   package static var expectedPostgresType: String {
     Element.self == UInt8.self ? "bytea" : "\(Element.expectedPostgresType)[]"

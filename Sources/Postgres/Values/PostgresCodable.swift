@@ -17,8 +17,16 @@ package protocol PostgresEncodable: Sendable {
   static func encode(array: [Self], into buffer: inout PostgresBuffer)
 }
 
+/// A value that is decoded from the next columns of a row, usually from one.
+package protocol RowDecodable: Sendable {
+  /// Checks the types of its columns from `column` on, which moves behind them.
+  static func check(_ rows: Rows, _ column: inout Int) throws
+
+  init(from cursor: inout RowCursor) throws
+}
+
 /// A value that can be decoded from a column, in PostgreSQL's binary format.
-package protocol PostgresDecodable: Sendable {
+package protocol PostgresDecodable: RowDecodable {
   /// The type that errors name as expected.
   static var expectedPostgresType: String { get }
 
@@ -45,6 +53,15 @@ extension PostgresEncodable {
 }
 
 extension PostgresDecodable {
+  package static func check(_ rows: Rows, _ column: inout Int) throws {
+    if column < rows.result.columnCount { try rows.check(column, Self.self) }
+    column += 1
+  }
+
+  package init(from cursor: inout RowCursor) throws {
+    self = try cursor.next(Self.self)
+  }
+
   package static func canDecodeArray(_ type: PostgresType) -> Bool {
     type.element.map(canDecode) ?? false
   }
@@ -98,6 +115,7 @@ extension Optional: PostgresEncodable where Wrapped: PostgresEncodable {
   package func encode(into buffer: inout PostgresBuffer) { self?.encode(into: &buffer) }
 }
 
+extension Optional: RowDecodable where Wrapped: PostgresDecodable {}
 extension Optional: PostgresDecodable where Wrapped: PostgresDecodable {
   package static var expectedPostgresType: String { Wrapped.expectedPostgresType }
   package static func canDecode(_ type: PostgresType) -> Bool { Wrapped.canDecode(type) }

@@ -1,6 +1,5 @@
 package import struct Foundation.UUID
 
-/// An entitlement of an account with its state at a moment.
 package struct Entitlement: Hashable, Sendable {
   package enum State: String, Codable, CaseIterable, Sendable {
     case active
@@ -12,7 +11,6 @@ package struct Entitlement: Hashable, Sendable {
     package var isActive: Bool { self == .active || self == .inGracePeriod }
   }
 
-  /// Why access ended.
   package enum EndReason: String, Codable, CaseIterable, Sendable {
     /// The paid period ended.
     case expired
@@ -92,10 +90,6 @@ package struct Grant: Hashable, Sendable {
 
 extension Entitlement {
   /// Computes one entitlement of each name, inactive ones included, by name.
-  ///
-  /// - Parameters:
-  ///   - holdings: The account's, of any original transactions.
-  ///   - moment: The rule's t.
   package static func entitlements(
     holdings: [Holding], grants: [Grant] = [], catalogue: Catalogue, at moment: Timestamp
   ) -> [Entitlement] {
@@ -165,7 +159,6 @@ package struct AccessTerms: Sendable {
     sandboxAccess.grants(environment, to: accountID)
   }
 
-  /// Computes one entitlement of each name, inactive ones included, by name.
   package func entitlements(
     of accountID: String, holding holdings: [Holding], granted grants: [Grant],
     at moment: Timestamp
@@ -185,7 +178,6 @@ package struct AccessTerms: Sendable {
       holdings: holdings, grants: grants, catalogue: catalogue, after: now)
   }
 
-  /// Finds the longest time around a moment in which the entitlements stay the same.
   package func constancy(
     holding holdings: [Holding], granted grants: [Grant], around moment: Timestamp
   ) -> Range<Timestamp> {
@@ -193,7 +185,6 @@ package struct AccessTerms: Sendable {
       holdings: holdings, grants: grants, catalogue: catalogue, around: moment)
   }
 
-  /// Leaves out the sandbox where it grants nothing.
   private func counted(_ holdings: [Holding], _ grants: [Grant], of accountID: String)
     -> (holdings: [Holding], grants: [Grant])
   {

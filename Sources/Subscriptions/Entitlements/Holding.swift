@@ -86,7 +86,6 @@ extension OriginalTransaction {
     }
   }
 
-  /// A charge as it is held, with any owner or none.
   package func holding(ofChargeAt position: Int, in rule: OwnershipRule) -> Holding {
     let charge = rule.charges[position]
     let periodType = charge.transactions.compactMap { history[$0]?.periodType }.min()

@@ -55,7 +55,6 @@ package struct Product: Hashable, Sendable {
   }
 }
 
-/// All versions of all products.
 package struct Catalogue: Sendable {
   private var versions: [ProductID: [Product]]
 
@@ -64,7 +63,6 @@ package struct Catalogue: Sendable {
       .mapValues { $0.sorted { $0.validFrom < $1.validFrom } }
   }
 
-  /// The newest version.
   package subscript(id: ProductID) -> Product? { versions[id]?.last }
 
   /// The version in force at `moment`; before the first version, that one.
@@ -80,7 +78,6 @@ package struct Catalogue: Sendable {
   /// By product id and date.
   package var allVersions: [Product] { versions.sorted { $0.key < $1.key }.flatMap(\.value) }
 
-  /// The newest version of every product, by id.
   package var products: [Product] {
     versions.values.compactMap(\.last).sorted { $0.id < $1.id }
   }

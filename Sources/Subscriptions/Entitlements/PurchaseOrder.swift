@@ -85,7 +85,6 @@ package struct PurchaseOrder: Hashable, Sendable {
   /// The age at a purchase up to which an expired order still matches.
   private static let longestExpired: Duration = .days(60)
 
-  /// The opening times of orders that a charge can fulfil without being named.
   package struct OpeningTimes: Hashable, Sendable {
     /// For expired orders; open ones have no lower limit.
     package var earliest: Timestamp
@@ -96,7 +95,6 @@ package struct PurchaseOrder: Hashable, Sendable {
       latest = date + .clockTolerance
     }
 
-    /// Nil for no purchases.
     package init?(purchasedAt dates: some Collection<Timestamp>) {
       guard let first = dates.min(), let last = dates.max() else { return nil }
       earliest = OpeningTimes(purchasedAt: first).earliest

@@ -7,7 +7,6 @@ package struct OriginalTransactionEvents: Sendable {
   private let after: ObservedState
   private let entries: [LedgerEntry]
 
-  /// - Parameter entries: The entries of the recording, in order.
   package init(
     before: OriginalTransaction, ruleBefore: OwnershipRule, after: OriginalTransaction,
     rule: OwnershipRule, entries: [LedgerEntry]
@@ -42,7 +41,6 @@ package struct OriginalTransactionEvents: Sendable {
 
   // MARK: Charges
 
-  /// Charges that were not known by any of their transactions.
   private var recordedCharges: [Item] {
     after.rule.charges
       .filter { !$0.transactions.contains { before.line.history[$0] != nil } }
@@ -239,7 +237,6 @@ struct ObservedState: Sendable {
   func owner(of charge: Charge) -> AccountKey? { decision(on: charge)?.owner }
 }
 
-/// Apple's latest statement about the next renewal.
 struct RenewalOutlook: Hashable, Sendable {
   var autoRenews: Bool
   /// The product of the next renewal.
@@ -275,7 +272,6 @@ package enum EntitlementEvents {
   /// - Parameters:
   ///   - published: The end of access of each entitlement that events have reported as active; nil:
   ///     never.
-  ///   - entitlements: The account's current entitlements, inactive ones included.
   /// - Returns: The events by the entitlements' names, and the new published state.
   package static func events(
     for account: AccountKey, published: [ExactText: Timestamp?], now entitlements: [Entitlement],
@@ -314,7 +310,6 @@ package enum EntitlementEvents {
     return (events, active.mapValues(\.accessEndsAt))
   }
 
-  /// Finds the next moment at which time alone can change the entitlements.
   package static func nextChange(
     holdings: [Holding], grants: [Grant], catalogue: Catalogue, after now: Timestamp
   ) -> Timestamp? {
@@ -324,7 +319,6 @@ package enum EntitlementEvents {
     ).filter { now < $0 }.min()
   }
 
-  /// The moments at which time alone can change the state of holdings and grants.
   private static func moments(of holdings: [Holding], _ grants: [Grant], in catalogue: Catalogue)
     -> [Timestamp]
   {

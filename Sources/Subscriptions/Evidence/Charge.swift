@@ -8,7 +8,6 @@ package import struct Foundation.UUID
 package struct Charge: Hashable, Sendable {
   package typealias ID = TransactionKey
 
-  /// The transaction that names the charge.
   package let id: ID
   package let aliases: [TransactionKey]
   package let productID: ProductID
@@ -246,7 +245,6 @@ extension Partition {
     return positions.values
   }
 
-  /// Joins the transactions that share a feature.
   private mutating func unite<Feature: Hashable>(
     _ transactions: [StoreTransaction], by feature: (StoreTransaction) -> Feature?,
     where condition: ([Int]) -> Bool = { _ in true }

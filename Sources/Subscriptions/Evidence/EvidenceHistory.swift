@@ -102,7 +102,6 @@ package struct EvidenceHistory: Sendable {
     claimants[transaction]?.contains(account) ?? false
   }
 
-  /// The account to which this ledger issued a token.
   package func holder(of token: UUID?) -> AccountKey? { token.flatMap { tokenHolders[$0] } }
 
   /// The account that had a token as of a moment, after merges until then.

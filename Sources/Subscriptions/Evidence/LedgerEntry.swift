@@ -19,7 +19,6 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
     case evidence(Evidence)
     /// A claim or an override.
     case action(OwnershipAction)
-    /// A charge's new decision.
     case ownership(OwnershipChange)
 
     package var kind: Kind {

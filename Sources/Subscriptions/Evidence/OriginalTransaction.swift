@@ -46,7 +46,6 @@ package struct OriginalTransaction: Sendable {
     }
   }
 
-  /// - Parameter members: The keys that Apple links.
   package init(members: some Sequence<OriginalTransactionKey>) {
     heads = Dictionary(members.map { ($0, 0) }) { first, _ in first }
   }
@@ -63,7 +62,6 @@ package struct OriginalTransaction: Sendable {
     self.links = links
   }
 
-  /// The date of Apple's latest renewal status.
   package var statusAsOf: Timestamp? {
     ([history.statuses.last] + repeated.values.map(\.statuses.last)).compactMap { $0?.asOf }.max()
   }
@@ -191,7 +189,6 @@ package struct OriginalTransaction: Sendable {
     return entries
   }
 
-  /// Appends the repeated answers about transactions.
   private mutating func appendAnswers(about keys: Set<TransactionKey>, at now: Timestamp)
     -> [LedgerEntry]
   {

@@ -4,7 +4,6 @@
 /// meaning, such as a contradicting answer of an earlier date that arrives later: then it gets its
 /// entry, so that every order of arrival gives the same decisions.
 package struct RepeatedEvidence: Hashable, Sendable {
-  /// The facts of a transaction that an answer contains.
   struct Form: Hashable, Codable, Sendable {
     var hasExpiry: Bool
     var hasToken: Bool
@@ -24,7 +23,6 @@ package struct RepeatedEvidence: Hashable, Sendable {
 
   package var isEmpty: Bool { answers.isEmpty && statuses.isEmpty }
 
-  /// The date of the latest answer.
   package var asOf: Timestamp? {
     (answers.values.flatMap(\.values) + [statuses.last?.asOf].compactMap(\.self)).max()
   }
@@ -106,7 +104,6 @@ extension EvidenceHistory {
     return copy
   }
 
-  /// The position of each transaction among those of its original transaction.
   var positionsInLines: [TransactionKey: Int] {
     var counts: [OriginalTransactionKey: Int] = [:]
     return transactions.reduce(into: [:]) { positions, transaction in
@@ -115,7 +112,6 @@ extension EvidenceHistory {
     }
   }
 
-  /// The transactions of one original transaction, in the order of recording.
   func transactions(of line: OriginalTransactionKey) -> [StoreTransaction] {
     transactions.filter { $0.key.line == line }
   }

@@ -19,7 +19,6 @@ package struct Revocation: Hashable, Codable, Sendable {
   /// Whether money was refunded, unlike to a member who leaves a family.
   package var isRefund: Bool { type != "FAMILY_REVOKE" }
 
-  /// The refunded part of a price, to the nearest milliunit.
   package func refunded(of milliunits: Int64) -> Int64 {
     let whole: Int64 = 100_000
     guard isRefund, let percentage, 0..<whole ~= percentage else {

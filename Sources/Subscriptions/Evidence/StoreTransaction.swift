@@ -201,7 +201,6 @@ func latest<Value>(
   return isBefore(lhs.value, rhs.value) ? rhs : lhs
 }
 
-/// The smaller value; nil if there is none.
 func least<Value: Comparable>(_ lhs: Value?, _ rhs: Value?) -> Value? {
   guard let lhs, let rhs else { return lhs ?? rhs }
   return min(lhs, rhs)

@@ -219,7 +219,6 @@ extension OriginalTransaction {
       uniquingKeysWith: { first, _ in first })
   }
 
-  /// How the charges with recorded decisions came to their owners.
   fileprivate func ownerships(_ rule: OwnershipRule) -> [Charge.ID: Movement.Ownership] {
     var moves: [Charge.ID: Movement.Ownership.Move] = [:]
     var accounts: Set<AccountKey> = []
@@ -252,7 +251,6 @@ extension ChargeTerms {
       && storefront == other.storefront
   }
 
-  /// Puts them into the segments of another charge.
   fileprivate mutating func join(_ other: ChargeTerms) {
     (periodType, offerType, storefront) = (other.periodType, other.offerType, other.storefront)
   }

@@ -27,7 +27,6 @@ package struct SubscriptionTimeline: Hashable, Sendable {
     case unknown
   }
 
-  /// A stretch of time without changes.
   package struct Span: Hashable, Sendable {
     package var start: Timestamp
     /// The start of the next one; nil for the last.
@@ -75,7 +74,6 @@ package struct SubscriptionTimeline: Hashable, Sendable {
 }
 
 extension SubscriptionTimeline {
-  /// - Parameter all: The terms of the rule's charges, in their order.
   init(of line: OriginalTransaction, rule: OwnershipRule, terms all: [ChargeTerms]) {
     let course = rule.course
     let runs = Run.runs(of: rule.charges, course)
@@ -103,7 +101,6 @@ extension SubscriptionTimeline {
 }
 
 extension SubscriptionTimeline {
-  /// A charge of the subscription and its time.
   struct Run {
     /// The charge's position among the rule's.
     var position: Int
@@ -122,7 +119,6 @@ extension SubscriptionTimeline {
     var isRefunded: Bool
   }
 
-  /// A stretch of time decided by one charge.
   struct Stretch {
     var start: Timestamp
     /// The position among the runs of the charge that runs, or that ran last.
@@ -132,7 +128,6 @@ extension SubscriptionTimeline {
 }
 
 extension SubscriptionTimeline.Run {
-  /// The runs of all subscription charges that ran, by date.
   static func runs(of charges: [Charge], _ course: RenewalForecast) -> [Self] {
     let positions = charges.positionsThatRan(
       among: charges.indices.filter { charges[$0].isSubscription })
@@ -167,7 +162,6 @@ extension SubscriptionTimeline.Run {
 
   // MARK: Spans
 
-  /// The spans of a stretch in which the charge runs.
   func spans(
     from start: Timestamp, to end: Timestamp, _ terms: ChargeTerms, _ course: RenewalForecast
   ) -> [SubscriptionTimeline.Span] {
@@ -201,7 +195,6 @@ extension SubscriptionTimeline.Run {
       ? isOn ? .trialRenewing : .trialCancelled : isOn ? .activeRenewing : .activeCancelled
   }
 
-  /// The spans of a stretch in which nothing runs after the charge.
   func spans(afterwardsFrom start: Timestamp, to end: Timestamp?, _ terms: ChargeTerms)
     -> [SubscriptionTimeline.Span]
   {

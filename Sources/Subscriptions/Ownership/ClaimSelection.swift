@@ -15,10 +15,7 @@ package enum ClaimSelection: Hashable, Sendable {
 
   /// Selects from the merged records of a submission, by purchase date; never purchases after it
   /// was received, however late Apple verifies it.
-  ///
-  /// - Parameters:
-  ///   - records: One record for each transaction.
-  ///   - receivedAt: The arrival of the submission, by Apple's clock.
+  /// - Parameter receivedAt: The arrival of the submission, by Apple's clock.
   package func select(
     from records: [TransactionRecord], receivedAt: Timestamp, catalogue: Catalogue
   ) -> [TransactionRecord] {
@@ -53,7 +50,6 @@ package enum ClaimSelection: Hashable, Sendable {
     return receivedAt + .clockTolerance < charged
   }
 
-  /// Transactions of which the latest is selected.
   private enum Group: Hashable {
     case line(OriginalTransactionKey)
     case product(Environment, ProductID)

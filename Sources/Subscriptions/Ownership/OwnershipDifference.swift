@@ -19,8 +19,6 @@ package struct OwnershipDifference: Hashable, Sendable {
   package var loses: AccountKey? { verdict.owners.contains { $0 == owner } ? nil : owner }
 
   /// Compares the recorded owners of an original transaction's charges with a policy's.
-  ///
-  /// - Parameter recorded: The charges with the recorded decisions.
   package static func differences(
     of line: OriginalTransaction, recorded: OwnershipRule, under policy: OwnershipPolicy,
     in catalogue: Catalogue, at now: Timestamp

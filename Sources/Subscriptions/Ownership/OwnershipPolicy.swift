@@ -121,9 +121,6 @@ extension OwnershipPolicy {
   }
 
   /// Decides all charges of an original transaction.
-  ///
-  /// - Parameter recorded: The charges with the recorded decisions.
-  /// - Returns: A verdict for each of the charges, in their order.
   package func verdicts(on line: OriginalTransaction, recorded: OwnershipRule) -> [Verdict] {
     switch self {
     case .presentRule(let constants):

@@ -76,10 +76,8 @@ package struct OwnershipRule: Sendable {
     self.ownerOverrides = ownerOverrides
   }
 
-  /// The position among `charges` of the charge that a transaction reports.
   package func position(of transaction: TransactionKey) -> Int? { positions[transaction] }
 
-  /// Apple's statements about the renewal of each charge.
   package var course: RenewalForecast { autoRenewal.course }
 
   // MARK: The table

@@ -80,7 +80,6 @@ struct RebuildCommand: AsyncParsableCommand {
 }
 
 extension Checkpoint {
-  /// Reads checkpoints from a file, each a line of JSON.
   static func read(from path: String) throws -> [Checkpoint] {
     let text = try String(contentsOf: URL(filePath: path), encoding: .utf8)
     return try text.split(separator: "\n").map { line in
@@ -93,7 +92,6 @@ extension Checkpoint {
   }
 }
 
-/// Where an interrupted run continues.
 struct ResumptionOptions: ParsableArguments {
   @Option(
     name: .customLong("after"),

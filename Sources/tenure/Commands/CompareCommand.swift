@@ -146,7 +146,6 @@ struct ComparisonRun {
   }
 }
 
-/// Prints differences and their totals.
 struct DifferencePrinter {
   private static let names = [
     "difference", "account_id", "entitlement", "until_there", "until_here", "explanation",

@@ -172,7 +172,6 @@ struct ExportCommand: AsyncParsableCommand {
     } while place != nil
   }
 
-  /// Writes a row for each row of all pages.
   private func export<Row: Sendable, Place: Sendable>(
     _ columns: [String], _ read: (Place?) async throws -> ExportPage<Row, Place>,
     fields: (Row) -> [String?]

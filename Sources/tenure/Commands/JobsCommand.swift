@@ -6,7 +6,6 @@ import LedgerStorage
 import Reports
 import Subscriptions
 
-/// `tenure jobs`: lists, shows and retries jobs.
 struct JobsCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "jobs", abstract: "Lists pending and failed jobs, and retries them.",

@@ -6,7 +6,6 @@ import Postgres
 import Secrets
 import Subscriptions
 
-/// The options of all commands that use a database.
 struct SettingOptions: ParsableArguments {
   @Option(name: .customLong("config"), help: "Settings file with NAME=value lines.")
   var file: String?

@@ -141,7 +141,6 @@ struct WhatIfCommand: AsyncParsableCommand {
     return (comparison, summary.errors)
   }
 
-  /// Writes the reported differences to the list, if there is to be one.
   private func listing(
     _ body: ((NamedDifference) throws -> Void) async throws -> OwnershipComparison
   ) async throws -> OwnershipComparison {
@@ -182,7 +181,6 @@ struct WhatIfCommand: AsyncParsableCommand {
   }
 }
 
-/// The fields of a ``WhatIfQuestion`` as options.
 struct WhatIfOptions: ParsableArguments {
   @Option(help: "Only the app with this bundle ID.")
   var bundleID: String?

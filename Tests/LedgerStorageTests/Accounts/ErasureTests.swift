@@ -275,8 +275,10 @@ struct ErasureTests {
       func erase() async throws {
         try await ledger.database.withTransaction { transaction in
           _ = try await transaction.batch(
-            ["SET LOCAL ROLE \(unescaped: ScratchPlace.environment.program)"]
-              + AccountStore.eraseSubmissions(of: account.key, at: day(5)))
+            [
+              "SET LOCAL ROLE \(unescaped: ScratchPlace.environment.program)",
+              AccountStore.eraseSubmissions(of: account.key, at: day(5)),
+            ])
         }
       }
       try await erase()

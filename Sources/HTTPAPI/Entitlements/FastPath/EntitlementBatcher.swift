@@ -27,8 +27,6 @@ final class EntitlementBatcher {
   }
 
   /// Reads an account and calls ``EntitlementHandler/answer(_:)`` with the result or the error.
-  ///
-  /// - Parameter mayLag: Whether a replica may answer.
   func ask(_ accountID: String, mayLag: Bool, for handler: EntitlementHandler) {
     waiting.append((handler, accountID, mayLag))
     if waiting.count == EntitlementReader.maximumBatch {
@@ -104,7 +102,6 @@ final class EntitlementBatcher {
   }
 }
 
-/// The batchers of all event loops.
 final class EntitlementBatchers: Sendable {
   private let reader: EntitlementReader
   private let now: @Sendable () -> Timestamp
@@ -131,7 +128,6 @@ final class EntitlementBatchers: Sendable {
 final class FailedReads: Sendable {
   private let failures = Mutex<[ObjectIdentifier: any Error]>([:])
 
-  /// Keeps a failure for the router's next read on the connection.
   func put(_ failure: any Error, on channel: any Channel) {
     failures.withLock { $0[ObjectIdentifier(channel)] = failure }
   }

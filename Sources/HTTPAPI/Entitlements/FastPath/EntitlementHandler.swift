@@ -45,7 +45,6 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   /// The bytes of an answer that a client must take in time to keep its connection.
   private static let leastTaken = 64 * 1024
 
-  /// State shared by all connections of a server.
   struct Server: Sendable {
     let keys: APIKeys
     /// Nil: the router answers everything.
@@ -108,7 +107,6 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     scheduleCheck(in: min(server.limits.idle, server.limits.interval))
   }
 
-  /// Refuses the connection if there are too many.
   func channelActive(context: ChannelHandlerContext) {
     context.fireChannelActive()
     guard isOneTooMany else { return }

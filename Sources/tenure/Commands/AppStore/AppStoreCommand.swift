@@ -33,7 +33,6 @@ extension AppStoreQuery {
   func run() async throws { try await options.report(report) }
 }
 
-/// The options of all commands that query the App Store Server API.
 struct AppStoreOptions: ParsableArguments {
   @Option(name: .customLong("config"), help: "Settings file with NAME=value lines.")
   var file: String?
@@ -50,7 +49,6 @@ struct AppStoreOptions: ParsableArguments {
   @Option(help: "Output format: text or json.")
   var format = OutputFormat.text
 
-  /// Queries Apple and prints the report that `body` makes of the response.
   func report(_ body: (AppStoreClients) async throws -> AppStoreReport) async throws {
     var settings = try Settings(
       await SettingSource(
@@ -90,7 +88,6 @@ struct AppStoreOptions: ParsableArguments {
   }
 }
 
-/// The client, app and environment of one command.
 struct AppStoreClients: Sendable {
   let api: AppStoreServerAPI
   let bundleID: String
