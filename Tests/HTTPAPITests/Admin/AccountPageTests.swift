@@ -217,16 +217,19 @@ struct AccountPageTests {
       let history = section("History", of: page)
       for part in [
         "“anna” submitted transaction \(bought).", "Claimed. “anna” submitted it first",
-        "Apple reported transaction \(bought)", "revoked on 2026-01-04",
-        #"href="/admin/original-transactions/\#(bought)?environment=production">\#(bought)</a>"#,
+        "Apple reported transaction \(bought)", "revoked on 4 Jan 2026",
       ] {
-        #expect(history.contains(part), "\(part)")
+        #expect(history.replacing(/<[^>]*>/, with: "").contains(part), "\(part)")
       }
+      #expect(
+        history.contains(
+          #"href="/admin/original-transactions/\#(bought)?environment=production">\#(bought)</a>"#))
       #expect(!history.contains("<p class=\"note\">Event"))
       #expect(section("History", of: whole).contains("Charge claimed: monthly"))
       // Ben only has his claim: he never owned a charge of this original transaction.
       let ben = section("History", of: try await browser.get("/admin/accounts/ben"))
-      #expect(ben.contains("“ben” submitted transaction \(bought)."))
+      #expect(
+        ben.replacing(/<[^>]*>/, with: "").contains("“ben” submitted transaction \(bought)."))
       #expect(!ben.contains("“anna”"))
       #expect(!ben.contains("Apple reported"))
       _ = try await api.call(.put, "/v1/accounts/carl")

@@ -205,7 +205,7 @@ struct ReportChartTests {
       ])
     // Each that has a number has a different colour.
     let colours = pictures.last?.legend.map(\.seriesClass) ?? []
-    #expect(colours.count == 4 && Set(colours).count == 4)
+    #expect(colours.count == 3 && Set(colours).count == 3)
   }
 
   @Test func `each currency has its own charts, with every time in them`() {
