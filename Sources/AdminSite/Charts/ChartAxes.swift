@@ -84,21 +84,20 @@ enum ChartUnit: Hashable, Sendable {
 
   /// Writes a value, as in `1,284`, `1,284.50 USD` (rounded to the currency's own digits) or `3.25%`.
   func text(_ value: Int64) -> String {
+    guard case .money(let currency) = self else { return number(value) }
+    return number(value) + " " + currency
+  }
+
+  /// As ``text(_:)`` without the currency.
+  func number(_ value: Int64) -> String {
     switch self {
     case .count: return Self.text(Decimal(value), decimals: 0...0)
     case .money(let currency):
       let digits = ReportValue.fractionDigits(of: currency)
       return Self.text(
         Decimal(value) / 1000, decimals: digits...digits, rounded: .toNearestOrAwayFromZero)
-        + " " + currency
     case .share: return Self.text(Decimal(value) / 100, decimals: 2...2) + "%"
     }
-  }
-
-  /// As ``text(_:)`` without the currency.
-  func number(_ value: Int64) -> String {
-    guard case .money(let currency) = self else { return text(value) }
-    return String(text(value).dropLast(currency.count + 1))
   }
 
   /// An amount with all of its digits, as in `962.457 USD`; nil if ``text(_:)`` says the same.

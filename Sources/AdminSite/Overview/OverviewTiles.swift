@@ -144,7 +144,7 @@ extension OverviewAnswers {
   private var revenue: [Tile] {
     let label = "Revenue this month"
     guard let asOf = tables[.revenue]?.asOf else { return [empty(.revenue, label)] }
-    let all = Set(rows(.revenue).compactMap { $0["currency"]?.text }).map { currency in
+    let all = rows(.revenue).currencies.map { currency in
       (currency: currency, months: months(asOf, "net_by_refund_milliunits", currency: currency))
     }.sorted { ($1.months.max() ?? 0, $0.currency) < ($0.months.max() ?? 0, $1.currency) }
     guard !all.isEmpty else {

@@ -220,9 +220,9 @@ extension Timestamp {
 }
 
 extension String {
-  /// With times of RFC 3339 as in ``Moment``.
+  /// With times of RFC 3339 as in ``Moment``, but for those in names, which are quoted.
   var withTimesForPeople: String {
-    replacing(/\d{4}-\d\d-\d\dT[0-9:.]+Z/) { match in
+    replacing(/“[^”]*”|\d{4}-\d\d-\d\dT[0-9:.]+Z/) { match in
       Timestamp(rfc3339: String(match.output)).map { Moment($0).text } ?? String(match.output)
     }
   }

@@ -53,7 +53,7 @@ struct ReportCharts: Sendable {
     guard chart.series.contains(where: { $0.added.contains { $0.hasSuffix("_milliunits") } }) else {
       return [nil]
     }
-    return Set(table.records.compactMap { $0["currency"]?.text }).sorted()
+    return table.records.currencies
   }
 
   private func data(_ chart: ReportChart, _ currency: String?, id: String) -> ChartData {
@@ -179,7 +179,7 @@ struct ReportCharts: Sendable {
 
   /// The revenue per subscription up to a month, of all cohorts that have finished it.
   private var lifetimeValues: [ChartData] {
-    Set(table.records.compactMap { $0["currency"]?.text }).sorted().enumerated()
+    table.records.currencies.enumerated()
       .map { place, currency in
         let rows = CohortTable.finished(table, of: request).filter {
           $0["currency"]?.text == currency

@@ -62,17 +62,20 @@ struct ReportPageController: Controller {
     }
     let isComplete = tables.count == (previous == nil ? 1 : 2)
     return try await page(
-      asked, form: ReportForm(asked, catalogue, currencies: try await currencies(in: tables)),
+      asked,
+      form: ReportForm(
+        asked, catalogue, currencies: try await currencies(for: report, in: tables)),
       isComplete ? tables[0] : nil,
       previous: isComplete ? tables.dropFirst().first : nil,
       isWorking: asked.faults.isEmpty && !isComplete, request, context)
   }
 
-  /// The currencies of charges, products and exchange rates.
-  private func currencies(in tables: [ReportTable]) async throws -> [String] {
-    let charged = tables.flatMap(\.records).compactMap { $0["currency"]?.text }
+  /// The currencies of charges, products and exchange rates; none where amounts are not converted.
+  private func currencies(for report: Report, in tables: [ReportTable]) async throws -> [String] {
+    guard report.parameters.contains(.reportingCurrency) else { return [] }
     return Set(
-      try await ledger.rates.currencies() + charged + catalogue.products.compactMap(\.currency)
+      try await ledger.rates.currencies() + tables.flatMap(\.records).currencies
+        + catalogue.products.compactMap(\.currency)
     ).sorted()
   }
 

@@ -17,8 +17,7 @@ extension ReportRequest {
     switch report {
     case .retention: return [DataTable(cohortsOf: table, of: self)]
     case .lifetimeValue where !table.isCutShort && !table.rows.isEmpty && meaningOfSegments == nil:
-      let currencies = Set(table.records.compactMap { $0["currency"]?.text }).sorted()
-      return currencies.flatMap { currency in
+      return table.records.currencies.flatMap { currency in
         [
           DataTable(
             of: "ltv_milliunits", totals: ["revenue_milliunits", "proceeds_milliunits"], "LTV",
@@ -105,7 +104,7 @@ extension DataTable {
           + "or download the file."
         : nil)
     rows += ReportTotals.rows(table, columns, previous: previous, of: request)
-    let currencies = Set(records.compactMap { $0["currency"]?.text })
+    let currencies = records.currencies
     // Once, instead of in each cell.
     if hasMoney, currencies.count == 1, let currency = currencies.first {
       self.caption += ", \(currency)"
@@ -241,6 +240,11 @@ struct ReportRow: Sendable {
 
   /// A number, or 0 if there is none.
   func integer(_ column: String) -> Int64 { self[column]?.integer ?? 0 }
+}
+
+extension Sequence<ReportRow> {
+  /// The currencies of the amounts, each once, in their order.
+  var currencies: [String] { Set(compactMap { $0["currency"]?.text }).sorted() }
 }
 
 extension ReportTable {

@@ -80,8 +80,7 @@ struct ReportTotals: Sendable {
     guard column.kind == .number || column.kind == .money, !isOpening(column.name) else {
       return nil
     }
-    let currencies = Set(rows.compactMap { $0["currency"]?.text })
-    guard column.kind == .number || currencies.count < 2 else { return nil }
+    guard column.kind == .number || rows.currencies.count < 2 else { return nil }
     let added = isStock(column.name) ? latest : rows
     return added.reduce(Int64?.some(0)) { sum, row in
       guard let sum = sum?.addingReportingOverflow(row.integer(column.name)), !sum.overflow else {

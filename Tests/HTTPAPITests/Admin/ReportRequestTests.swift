@@ -186,26 +186,94 @@ struct ReportChartTests {
       "opening", "new", "reactivated", "expansion", "contraction", "churned", "currency_changed",
       "exchange", "mrr",
     ]
-    let table = ReportTable(
-      report: .mrr, asOf: Self.now,
-      columns: [ReportColumn("from_day", .date), ReportColumn("currency", .text)]
-        + names.map { ReportColumn("\($0)_milliunits", .money) },
-      rows: [
-        // Three halves: of those that came each is rounded up.
-        [.date("2026-03-01"), .text("EUR")]
-          + [1000, 10, 0, 0, 0, 0, 10, 10, 1020].map { .money(milliunits: $0, currency: "EUR") }
-      ], isCutShort: false)
-    let pictures = ReportCharts(table: table, request: Self.request(table)).pictures
+    func picture(_ amounts: Int64...) throws -> Chart {
+      let table = ReportTable(
+        report: .mrr, asOf: Self.now,
+        columns: [ReportColumn("from_day", .date), ReportColumn("currency", .text)]
+          + names.map { ReportColumn("\($0)_milliunits", .money) },
+        rows: [
+          [.date("2026-03-01"), .text("EUR")]
+            + amounts.map { .money(milliunits: $0, currency: "EUR") }
+        ], isCutShort: false)
+      return try #require(
+        ReportCharts(table: table, request: Self.request(table)).pictures.last)
+    }
+    // Three halves: of those that came each is rounded up.
+    let halves = try picture(1000, 10, 0, 0, 0, 0, 10, 10, 1020)
     #expect(
-      texts(try #require(pictures.last)) == [
+      texts(halves) == [
         [
           "Mar 2026", "0.01 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.02 EUR",
           "0.02 EUR",
         ]
       ])
-    // Each that has a number has a different colour.
-    let colours = pictures.last?.legend.map(\.seriesClass) ?? []
-    #expect(colours.count == 3 && Set(colours).count == 3)
+    // Only those that have a number are in the legend, and each has a different colour.
+    #expect(halves.legend.count == 3)
+    let colours = try picture(1000, 10, 20, 30, -40, -50, 60, 10, 1040).legend.map(\.seriesClass)
+    #expect(colours.count == 7 && Set(colours).count == 7)
+  }
+
+  @Test func `lifetime values are a row for each cohort, and a curve of the finished months`() {
+    let columns =
+      [ReportColumn("cohort", .date), ReportColumn("period", .number)]
+      + [ReportColumn("to_day", .date), ReportColumn("currency", .text)]
+      + [ReportColumn("cohort_size", .number)]
+      + ["revenue", "proceeds", "arpu", "ltv"].map { ReportColumn("\($0)_milliunits", .money) }
+    func row(_ cohort: String, _ period: Int64, _ last: String, _ size: Int64, _ amounts: Int64...)
+      -> [ReportValue]
+    {
+      [.date(cohort), .number(period), .date(last), .text("EUR"), .number(size)]
+        + amounts.map { .money(milliunits: $0, currency: "EUR") }
+    }
+    let table = ReportTable(
+      report: .lifetimeValue, asOf: Self.now, columns: columns,
+      rows: [
+        row("2026-01-01", 0, "2026-01-31", 2, 10_000, 7000, 5000, 5000),
+        row("2026-01-01", 1, "2026-02-28", 2, 4000, 2800, 2000, 7000),
+        row("2026-03-01", 0, "2026-03-31", 1, 5000, 3500, 5000, 5000),
+        // April has not ended.
+        row("2026-03-01", 1, "2026-04-30", 1, 1000, 700, 1000, 6000),
+      ], isCutShort: false)
+    let request = Self.request(table)
+    let values = DataTable(
+      of: "ltv_milliunits", totals: ["revenue_milliunits", "proceeds_milliunits"], "LTV",
+      in: table, currency: "EUR", of: request)
+    #expect(values.caption == "LTV, EUR")
+    #expect(
+      values.rows.map { $0.cells.map(\.text) } == [
+        ["Jan 2026", "2", "14.00", "9.80", "5.00", "7.00"],
+        ["Mar 2026", "1", "6.00", "4.20", "5.00", "6.00"],
+      ])
+    #expect(
+      DataTable(of: "ltv_milliunits", "LTV", in: table, currency: "USD", of: request).rows.isEmpty)
+    let curve = ReportCharts(table: table, request: request).pictures
+    #expect(curve.map { texts($0) } == [[["Month 0", "5.00 EUR"], ["1", "7.00 EUR"]]])
+  }
+
+  @Test func `of intake only failures are drawn`() {
+    func pictures(_ numbers: (measure: String, number: Int64)...) -> [Chart] {
+      let table = ReportTable(
+        report: .intake, asOf: Self.now,
+        columns: [ReportColumn("measure", .text), ReportColumn("number", .number)],
+        rows: numbers.map { [.text($0.measure), .number($0.number)] }, isCutShort: false)
+      return ReportCharts(table: table, request: Self.request(table)).pictures
+    }
+    let drawn = pictures(
+      ("submissions_rejected", 3), ("submissions_pending", 9), ("apple_failures", 2),
+      ("submissions_rejected", 1))
+    #expect(drawn.map { texts($0).map(\.last) } == [["2", "4"]])
+    #expect(pictures(("submissions_pending", 9)).isEmpty)
+  }
+
+  @Test(arguments: [
+    ("at 2026-01-04T05:06:07Z, and 2026-02-01T00:00:00.000Z.", "at 4 Jan 2026, 05:06"),
+    ("“2026-01-04T05:06:07Z” submitted it first", "“2026-01-04T05:06:07Z” submitted it first"),
+    ("2026-99-04T05:06:07Z", "2026-99-04T05:06:07Z"),
+  ])
+  func `times in a sentence are for people, and names are as they are`(text: String, begin: String)
+  {
+    #expect(text.withTimesForPeople.hasPrefix(begin))
+    #expect(!text.withTimesForPeople.contains("T00:00:00.000Z"))
   }
 
   @Test func `each currency has its own charts, with every time in them`() {
