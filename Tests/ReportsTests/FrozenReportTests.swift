@@ -91,4 +91,29 @@ struct FrozenReportTests {
       }
     }
   }
+
+  @Test func `a product that renews as itself says nothing about another product's charge`()
+    async throws
+  {
+    try await withScratchDatabase { database in
+      try await database.runScript(
+        """
+        INSERT INTO tenure.original_transaction (environment, original_transaction_id,
+          auto_renew_product_id)
+        VALUES ('production', '1', 'month')
+        """)
+      for (product, isNow, expected) in [
+        ("month", true, "month"), ("month", false, nil), ("quarter", true, nil),
+        ("quarter", false, nil),
+      ] {
+        let renewsAs = try await database.query(
+          """
+          SELECT renews_as FROM tenure.renews_as('production', '1', '1', \(product), now(),
+            \(isNow), now(), now())
+          """
+        ).decodeOnly(String?.self)
+        #expect(renewsAs == expected, "\(product), \(isNow)")
+      }
+    }
+  }
 }

@@ -406,11 +406,10 @@ extension SchemaDistributor {
       ORDER BY 1
       """
     ).decode(String.self, String.self)
-    var refused: [String: String] = [:]
-    for (name, question) in questions {
-      refused[name] = await trial(of: "\(unescaped: question)")
+    let answers = try await questions.mapConcurrently(atOnce: 4) { name, question in
+      (name, await trial(of: "\(unescaped: question)"))
     }
-    return refused
+    return Dictionary(uniqueKeysWithValues: answers).compactMapValues(\.self)
   }
 
   private struct RolledBack: Error {}

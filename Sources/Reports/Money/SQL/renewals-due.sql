@@ -49,11 +49,13 @@ CREATE OR REPLACE FUNCTION renews_as(
 RETURNS TABLE (renews_as text)
 LANGUAGE sql STABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT CASE WHEN is_now THEN (
+    SELECT coalesce((
+        -- Most renew as the same product, whichever charge Apple said it about.
         SELECT o.auto_renew_product_id FROM original_transaction AS o
-        WHERE o.environment = renews_as.environment
-            AND o.original_transaction_id = renews_as.original_transaction_id)
-    ELSE (
+        WHERE is_now AND o.environment = renews_as.environment
+            AND o.original_transaction_id = renews_as.original_transaction_id
+            AND o.auto_renew_product_id = renews_as.product_id
+    ), (
         SELECT r.auto_renew_product_id
         FROM renewal_status AS r
         JOIN ledger_entry AS e ON e.environment = r.environment
@@ -76,8 +78,7 @@ BEGIN ATOMIC
                     AND t.product_id = renews_as.product_id
                     AND (t.kind = 'renewal' OR t.kind = 'unknown' AND p.kind IS NOT NULL)))
             AND e.recorded_at <= known_at
-        ORDER BY r.as_of DESC, r.number DESC LIMIT 1)
-    END;
+        ORDER BY r.as_of DESC, r.number DESC LIMIT 1));
 END;
 
 CREATE OR REPLACE FUNCTION report_renewals_due_item(
