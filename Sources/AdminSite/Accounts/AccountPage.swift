@@ -49,7 +49,11 @@ struct AccountPageController: Controller {
         page: frame, verdict: verdict.text, verdictTone: verdict.tone,
         verdictLink: verdict.counterpart.map(PageLink.account),
         properties: Self.properties(of: account, heir: heir),
-        entitlements: held.map { Self.row($0, because: causes.cause(of: $0).sentence) },
+        entitlements: held.map { entitlement in
+          let because = causes.cause(of: entitlement).sentence
+          // Not what the verdict has said.
+          return Self.row(entitlement, because: verdict.text.contains(because) ? nil : because)
+        },
         emptyText: charges.ties.lines.isEmpty && grants.isEmpty
           ? "No entitlements yet." : "No entitlements now.",
         timeline: charges.timeline(at: now),
@@ -172,7 +176,7 @@ struct AccountPageController: Controller {
 
   // MARK: Rows
 
-  private static func row(_ entitlement: Entitlement, because: String) -> some Sendable {
+  private static func row(_ entitlement: Entitlement, because: String?) -> some Sendable {
     (
       name: entitlement.name, state: Badge(entitlement), because: because,
       until: entitlement.accessEndsAt.map(Moment.init),

@@ -252,11 +252,14 @@ struct ReportPageTests {
         let page = try await get(path, &browser)
         #expect(page.status == 200, "\(report)")
         let definition = try #require(definitions[report])
-        let words = page.text.replacing(/<span title="[a-z_]+">([a-z ]+)<\/span>/) { "\($0.1)" }
+        let words = page.text.replacing(/<span title="[a-z_]+">([^<]+)<\/span>/) { "\($0.1)" }
         #expect(
           words.contains(
             PageText.escaped(
-              definition.replacing(/[a-z]+(?:_[a-z]+)+/) { $0.0.replacing("_", with: " ") })),
+              definition.replacing(/[a-z]+(?:_[a-z]+)+/) { name in
+                ReportParameter(rawValue: String(name.0)).map { "“\($0.label)”" }
+                  ?? name.0.replacing("_", with: " ")
+              })),
           "\(report)")
         let table = try await api.api.reports.table(
           of: report, try Self.choices(report), at: api.api.now())
@@ -298,6 +301,19 @@ struct ReportPageTests {
       let revenue = try await get(try Self.address(.revenue, march), &browser)
       #expect(revenue.contains("80.97 EUR"))
       #expect(revenue.contains("12.48 USD"))
+      // What is read first has the width of the page; the rest is folded.
+      let tables = revenue.text.components(separatedBy: "<section class=\"report\">").dropFirst()
+      #expect(
+        tables.map { table in
+          table.matches(of: /<th scope="col"[^>]*>([^<]+)/).map { String($0.1) }
+        } == [
+          ["Period", "Charges", "Charged", "Refunds", "Refunded amount", "Net", "Proceeds"],
+          [
+            "Period", "Offers", "Trials", "At catalogue prices", "Refunded later",
+            "Amount refunded later", "Net (refunds by purchase date)",
+          ],
+        ])
+      #expect(tables.last?.contains("<details>\n<summary>") == true)
       // Amounts can be converted to what is sold in, and nothing else is offered.
       #expect(revenue.contains(#"<option value="EUR""#))
       #expect(!revenue.contains(#"<option value="AED""#))
