@@ -28,6 +28,8 @@ extension ReportRequest {
         ]
       }
     case .subscriptions where !table.isCutShort: return [DataTable(statesOf: table, of: self)]
+    case .ownership where !table.isCutShort && previous == nil && meaningOfSegments == nil:
+      return [DataTable(ownershipOf: table, of: self)]
     case .intake:
       // What is open now has no day.
       return [("Open now", true), ("In the period", false)].map { caption, isOpen in
@@ -240,7 +242,7 @@ extension DataCell {
       isCode: column.kind == .text && column.name.hasSuffix("_id"), identifier: label.identifier)
   }
 
-  fileprivate mutating func take(_ period: ReportPeriods.Period) {
+  mutating func take(_ period: ReportPeriods.Period) {
     text = period.range.text
     note = period.isUnfinished ? "so far" : nil
     identifier = "\(period.range.first.text) – \(period.range.last.text)"

@@ -295,6 +295,26 @@ struct ReportPageTests {
     }
   }
 
+  @Test func `ownership has a row for each period, and loses no number`() async throws {
+    try await withSamples { api, browser in
+      let table = try await api.api.reports.table(
+        of: .ownership, try Self.choices(.ownership), at: api.api.now())
+      let page = try await get(try Self.address(.ownership), &browser)
+      let section = try #require(
+        page.text.components(separatedBy: "<section class=\"report\">").last)
+      #expect(section.contains(">Decided: Submitted first</th>"))
+      let rows = section.components(separatedBy: "<tr").dropFirst(2).filter {
+        !$0.contains(">Total")
+      }
+      #expect(rows.count == Set(table.records.compactMap(\.periodStart)).count)
+      let shown = rows.flatMap { row in
+        row.matches(of: /<td class="number [^>]*>(?:<a[^>]*>)?([0-9]+)/).compactMap { Int64($0.1) }
+      }
+      #expect(shown.reduce(0, +) == table.records.reduce(0) { $0 + $1.integer("number") })
+      #expect(shown.count > rows.count)
+    }
+  }
+
   @Test func `money is exact, and shares say of what`() async throws {
     try await withSamples { _, browser in
       let march = [("from", "2026-03-01"), ("to", "2026-03-31")]
