@@ -67,6 +67,9 @@ enum EnumText {
     return labels[column]?[value] ?? words(value)
   }
 
+  /// The label of an event that has one.
+  static func event(_ name: String) -> String? { labels["measure"]?[name] }
+
   /// As in `In grace period`.
   static func sentence(_ name: String) -> String {
     let words = name.replacing("_", with: " ")
@@ -128,7 +131,7 @@ enum EnumText {
   ]
 }
 
-/// A definition with the names of columns and values in words, and of choices as the form has them.
+/// A definition with the names of columns in words, and of choices and events as the page has them.
 struct DefinitionText: Sendable {
   /// Each with the identifier that it stands for, if any.
   var pieces: [(text: String, identifier: String?)] = []
@@ -138,10 +141,15 @@ struct DefinitionText: Sendable {
     while let match = rest.firstMatch(of: /[a-z]+(?:_[a-z]+)+/) {
       pieces.append((String(rest[..<match.range.lowerBound]), nil))
       let name = String(match.output)
-      let choice = ReportParameter(rawValue: name).map { "“\($0.label)”" }
-      pieces.append((choice ?? name.replacing("_", with: " "), name))
+      pieces.append((Self.words(name), name))
       rest = rest[match.range.upperBound...]
     }
     pieces.append((String(rest), nil))
+  }
+
+  /// The label of a choice or event, in quotation marks, or else the words of the name.
+  static func words(_ name: String) -> String {
+    (ReportParameter(rawValue: name)?.label ?? EnumText.event(name)).map { "“\($0)”" }
+      ?? name.replacing("_", with: " ")
   }
 }

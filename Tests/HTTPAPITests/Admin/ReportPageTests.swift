@@ -256,10 +256,7 @@ struct ReportPageTests {
         #expect(
           words.contains(
             PageText.escaped(
-              definition.replacing(/[a-z]+(?:_[a-z]+)+/) { name in
-                ReportParameter(rawValue: String(name.0)).map { "“\($0.label)”" }
-                  ?? name.0.replacing("_", with: " ")
-              })),
+              definition.replacing(/[a-z]+(?:_[a-z]+)+/) { DefinitionText.words(String($0.0)) })),
           "\(report)")
         let table = try await api.api.reports.table(
           of: report, try Self.choices(report), at: api.api.now())
