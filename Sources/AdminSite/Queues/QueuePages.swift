@@ -291,7 +291,7 @@ extension DataTable {
     self.init(
       caption: "Rejections in the last 30 days by cause",
       columns: [
-        DataColumn(label: "Cause"), DataColumn(label: "Type"), DataColumn(label: "Apple status"),
+        DataColumn(label: "Cause"), DataColumn(label: "Type"),
         DataColumn(label: "Count", isNumber: true), DataColumn(label: "Latest"),
       ],
       rows: rejections.map {
@@ -307,9 +307,10 @@ extension DataTable {
     _ type: String, _ code: String, status: Int? = nil, count: Int, lastAt: Timestamp
   ) -> DataRow {
     DataRow(cells: [
-      DataCell(text: EnumText.sentence(code), isHeading: true, identifier: code),
+      DataCell(
+        text: EnumText.sentence(code), isHeading: true, note: status.map { "Apple status \($0)" },
+        identifier: code),
       DataCell(text: type),
-      DataCell(text: status.map(String.init) ?? "–"),
       DataCell(text: ChartUnit.count.text(Int64(count)), isNumber: true),
       DataCell(text: Moment(lastAt).text),
     ])
