@@ -66,6 +66,9 @@ struct AccountHistoryRows: Sendable {
     var event: TimedCursor<Int64>?
   }
 
+  /// Before they are folded: a renewal alone is six or more.
+  static let usualLimit = 200
+
   /// Latest first, folded.
   let rows: [FactRow]
   /// The position after which the next page begins, or nil on the last one.

@@ -28,7 +28,9 @@ struct AccountPageController: Controller {
         limit: submissionPart.limit + 1)
     ) { $0.id }
     let filter = try AccountHistoryRows.Filter(request.uri)
-    let historyPart = try PagePart(request.uri, of: filter.href(on: path), prefix: "history_")
+    let historyPart = try PagePart(
+      request.uri, of: filter.href(on: path), prefix: "history_",
+      usual: AccountHistoryRows.usualLimit)
     let history = try await AccountHistoryRows(
       of: charges.ties, account, filter, part: historyPart, in: ledger)
     let heir = try await ledger.accounts.successor(of: account)

@@ -41,6 +41,16 @@ struct FactRow: Sendable {
   var earlierTitle: String?
 }
 
+extension FactRow {
+  /// Whether it is folded below a later one: both are renewals, or one message said the same of
+  /// both charges.
+  fileprivate func isAlike(_ later: FactRow) -> Bool {
+    guard line != nil, line == later.line else { return false }
+    return isRenewal && later.isRenewal
+      || at.iso == later.at.iso && rank > 0 && rank == later.rank
+  }
+}
+
 extension [FactRow] {
   /// The rows, latest first, with those about one charge at one moment as one, and a run of
   /// renewals below the latest.
@@ -58,14 +68,14 @@ extension [FactRow] {
       row.parts = group.indices.filter { $0 != first }.map { group[$0] }
       if !row.parts.isEmpty { row.partsTitle = Count.text(row.parts.count, "detail") }
       row.isRenewal = group.allSatisfy(\.isRenewal) && group.contains { $0.chargeID != nil }
-      if row.isRenewal, let last = rows.last, last.isRenewal, last.line == row.line {
-        rows[rows.count - 1].earlier.append(row)
-        rows[rows.count - 1].earlierTitle =
-          Count.text(last.earlier.count + 1, "earlier charge")
-          + " since \(row.at.text.prefix { $0 != "," })"
-      } else {
+      guard let last = rows.last, row.isAlike(last) else {
         rows.append(row)
+        continue
       }
+      rows[rows.count - 1].earlier.append(row)
+      rows[rows.count - 1].earlierTitle =
+        Count.text(last.earlier.count + 1, "earlier charge")
+        + (row.at.iso == last.at.iso ? "" : " since \(row.at.text.prefix { $0 != "," })")
     }
     return rows
   }

@@ -293,7 +293,7 @@ struct AccountPageTests {
           depth += line.matches(of: /<details/).count
           defer { depth -= line.matches(of: /<\/details/).count }
           return depth == 0 && line.hasPrefix("<div><p>")
-        }.map { $0.replacing(/<[^>]*>/, with: "") }
+        }.map { String($0).replacing(/<[^>]*>/, with: "") }
       }
       let history = section("History", of: try await browser.get("/admin/accounts/anna"))
       let shown = rows(history)
