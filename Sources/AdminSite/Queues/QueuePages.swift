@@ -114,18 +114,22 @@ struct QueueController: Controller {
     func count(_ label: String, _ number: Int, href: String? = nil) -> Property {
       Property(label, ChartUnit.count.text(Int64(number)), href: href)
     }
+    let isUnused = webhook == nil && attempts.isEmpty
+    let receiver = Property(
+      "Receiver", webhook?.host ?? "not configured", isCode: webhook != nil,
+      note: webhook == nil ? "set TENURE_WEBHOOK_URL" : nil)
+    let counts = [
+      count("Waiting", status.waiting), count("Retried", status.failing),
+      count("Failed", status.parked, href: AdminURL.parked + "#webhooks"),
+    ]
+    let since = status.oldestDueSince.map { [Property("Waiting since", $0)] } ?? []
     return PageRenderer.response(
       (
         page: try await pages.frame("Webhooks", at: AdminURL.webhooks, context),
-        properties: [
-          Property(
-            "Receiver", webhook?.host ?? "not configured", isCode: webhook != nil,
-            note: webhook == nil ? "set TENURE_WEBHOOK_URL" : nil),
-          count("Waiting", status.waiting), count("Retried", status.failing),
-          count("Failed", status.parked, href: AdminURL.parked + "#webhooks"),
-        ] + (status.oldestDueSince.map { [Property("Waiting since", $0)] } ?? []),
+        isUnused: isUnused,
+        properties: isUnused ? [] : [receiver] + counts + since,
         testAction: webhook.map { _ in AdminURL.webhooks + "/test" },
-        attempts: webhook == nil && attempts.isEmpty
+        attempts: isUnused
           ? nil
           : ActionList(
             id: "attempts", action: AdminURL.webhooks, rows: attempts.map(row),

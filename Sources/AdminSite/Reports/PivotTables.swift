@@ -39,8 +39,9 @@ extension DataTable {
           cells: [
             DataCell(text: CohortTable.name(cohort), isHeading: true, identifier: cohort),
             DataCell(
-              text: ChartUnit.count.text(size), href: href("cohort_size", periods[0]),
-              isNumber: true),
+              text: ChartUnit.count.text(size),
+              href: size == 0 ? nil : href("cohort_size", periods[0]), isNumber: true,
+              isNil: size == 0),
           ] + shares
             + Array(repeating: DataCell(text: "", isNumber: true), count: count - shares.count))
       },
