@@ -31,7 +31,7 @@ struct FactRow: Sendable {
   var chargeID: String?
   /// Among rows about one charge at one moment, the highest is shown.
   var rank = 0
-  /// Whether it says no more than that a subscription was renewed.
+  /// Whether it says no more than that a subscription was renewed; receipts don't tell renewals.
   var isRenewal = false
   /// The other rows about the charge at this moment.
   var parts: [FactRow] = []
@@ -113,7 +113,7 @@ extension LedgerEntry.Content {
   var isRenewal: Bool {
     switch self {
     case .evidence(.transaction(let record)):
-      record.kind == .renewal && record.revocation.revocation == nil && !record.isUpgraded
+      record.kind != .purchase && record.revocation.revocation == nil && !record.isUpgraded
     case .evidence(.renewalStatus(let status, _)):
       status.autoRenews != false && [nil, .undisturbed].contains(status.phase)
     case .evidence(.link): false
