@@ -305,7 +305,8 @@ struct ReportPageTests {
       }
       #expect(rows.count == Set(table.records.compactMap(\.periodStart)).count)
       let shown = rows.flatMap { row in
-        row.matches(of: /<td class=\x22number [^>]*>(?:<a[^>]*>)?([0-9]+)/).compactMap { Int64($0.1) }
+        row.matches(of: /<td class=\x22number [^>]*>(?:<a[^>]*>)?([0-9]+)/)
+          .compactMap { Int64($0.1) }
       }
       #expect(shown.reduce(0, +) == table.records.reduce(0) { $0 + $1.integer("number") })
       #expect(shown.count > rows.count)
