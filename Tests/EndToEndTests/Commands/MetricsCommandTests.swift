@@ -83,8 +83,8 @@ struct MetricsCommandTests {
               tasks.addTask { try await group.run() }
               let url = "http://127.0.0.1:\(try await server.port)"
               try await Self.callAll(
-                router.routes.map { ("\($0.method)", $0.path.description) }, url, key)
-              let (text, _) = try await Self.call(.GET, url + "/metrics", key: key)
+                router.routes.map { ("\($0.method)", $0.path.description) }, url, key, client)
+              let (text, _) = try await Self.call(.GET, url + "/metrics", key: key, by: client)
               let series = text.split(separator: "\n").filter { !$0.hasPrefix("#") }
               #expect(series.count <= 1500)
               for part in [
@@ -104,10 +104,12 @@ struct MetricsCommandTests {
 
   /// Calls routes without a key, with one, and with an administrator's session.
   private static func callAll(
-    _ routes: [(method: String, path: String)], _ url: String, _ key: String
+    _ routes: [(method: String, path: String)], _ url: String, _ key: String,
+    _ client: HTTPClient
   ) async throws {
     #expect(routes.count > 90)
-    let (_, cookie) = try await call(.POST, url + "/admin/login", form: "key=\(key)&return_to=")
+    let (_, cookie) = try await call(
+      .POST, url + "/admin/login", form: "key=\(key)&return_to=", by: client)
     let session = try #require(cookie?.split(separator: ";").first.map(String.init))
     for (method, path) in routes.sorted(by: { $0.path < $1.path }) where !path.hasSuffix("logout") {
       let path =
@@ -115,15 +117,15 @@ struct MetricsCommandTests {
         + path.replacing("{name}", with: "active")
         .replacing(/\{[a-z_]+\}/, with: "00000000-0000-0000-0000-000000000000")
       let method = HTTPMethod(rawValue: method)
-      _ = try await call(method, path)
-      _ = try await call(method, path, key: key)
-      _ = try await call(method, path, cookie: session)
+      _ = try await call(method, path, by: client)
+      _ = try await call(method, path, key: key, by: client)
+      _ = try await call(method, path, cookie: session, by: client)
     }
   }
 
   private static func call(
     _ method: HTTPMethod, _ url: String, key: String? = nil, cookie: String? = nil,
-    form: String? = nil
+    form: String? = nil, by client: HTTPClient
   ) async throws -> (text: String, cookie: String?) {
     var request = HTTPClientRequest(url: url)
     request.method = method
@@ -135,7 +137,7 @@ struct MetricsCommandTests {
       request.headers.add(name: "Content-Type", value: "application/x-www-form-urlencoded")
       request.body = .bytes(ByteBuffer(string: form))
     }
-    let answer = try await HTTPClient.shared.execute(request, timeout: .seconds(60))
+    let answer = try await client.execute(request, timeout: .seconds(60))
     let body = try await answer.body.collect(upTo: 1 << 24)
     return (String(buffer: body), answer.headers.first(name: "Set-Cookie"))
   }

@@ -312,7 +312,7 @@ struct AccountPageTests {
         let part = section(
           "History", of: try await browser.get("/admin/accounts/anna?history=\(filter)"))
         #expect(part.contains("earlier charge"), "\(filter)")
-        #expect(!part.contains("Apple reported"), "\(filter)")
+        #expect(!part.contains("Apple reported transaction"), "\(filter)")
       }
       let line = section("History", of: try await browser.get("/admin/original-transactions/1"))
       #expect(line.contains("2 earlier charges since 30 Jan 2026"))
