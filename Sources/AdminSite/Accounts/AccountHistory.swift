@@ -66,7 +66,10 @@ struct AccountHistoryRows: Sendable {
     var event: TimedCursor<Int64>?
   }
 
-  /// Latest first.
+  /// Before they are folded: a renewal alone is six or more.
+  static let usualLimit = 200
+
+  /// Latest first, folded.
   let rows: [FactRow]
   /// The position after which the next page begins, or nil on the last one.
   let next: Cursor?
@@ -116,7 +119,7 @@ struct AccountHistoryRows: Sendable {
       .latestFirst { $0.at }
     // Older items belong to the next page: the ledger was only read back to this date.
     if let end = found.lookedBackTo { all.removeAll { $0.at < end.recordedAt } }
-    rows = all.prefix(part.limit).map { item in
+    let shown = all.prefix(part.limit).map { item in
       switch item {
       case .event(let event):
         cursor.event = TimedCursor(at: event.occurredAt, id: event.id)
@@ -132,8 +135,9 @@ struct AccountHistoryRows: Sendable {
         return row
       }
     }
-    if rows.count == all.count, let end = found.lookedBackTo { cursor.entry = end }
-    next = rows.count < all.count || found.lookedBackTo != nil ? cursor : nil
+    if shown.count == all.count, let end = found.lookedBackTo { cursor.entry = end }
+    next = shown.count < all.count || found.lookedBackTo != nil ? cursor : nil
+    rows = shown.folded
   }
 }
 
@@ -183,13 +187,21 @@ extension AdministratorAction {
 extension FactRow {
   init(_ event: PublishedEvent) {
     let data = try? JSONValue(parsing: event.data.utf8)
-    let environment = data?["environment"]?.string
+    let kind = LedgerEvent.Kind(rawValue: event.type)
+    func text(_ name: String) -> String? {
+      (data?[name] ?? data?["entitlement"]?[name])?.string
+    }
+    let line = text("original_transaction_id").flatMap { id in
+      text("environment").flatMap { Subscriptions.Environment(rawValue: $0) }.map {
+        OriginalTransactionKey($0, OriginalTransactionID(id))
+      }
+    }
+    let transactionID = text("transaction_id")
     self.init(
       at: Moment(event.occurredAt), sentence: Self.sentence(event.type, data), source: "Event",
-      symbol: .poll, sourceDetail: event.type, sourceID: data?["transaction_id"]?.string,
-      sourceHref: data?["original_transaction_id"]?.string.flatMap { id in
-        environment.map { AdminURL.originalTransaction(id, environment: $0) }
-      })
+      symbol: .poll, sourceDetail: event.type, sourceID: transactionID,
+      sourceHref: transactionID == nil ? nil : line?.href, line: line, chargeID: transactionID,
+      rank: kind?.rank ?? 0, isRenewal: kind?.isRenewal ?? false)
   }
 
   /// An event as a sentence, from its type and data.
@@ -256,8 +268,8 @@ extension Submission {
         .joined(separator: " ")
     case .rejected:
       guard let problem else { return "rejected by Apple." }
-      let status = problem.appleStatus.map { ", Apple status \($0)" } ?? ""
-      return "rejected (\(problem.code)\(status)). \(problem.detail)"
+      let status = problem.appleStatus.map { " (Apple status \($0))" } ?? ""
+      return "rejected\(status). \(problem.detail)"
     case .pending:
       return "pending. \(problem?.detail ?? "Apple has not been asked yet.") "
         + Count.text(attempts, "attempt")

@@ -28,7 +28,9 @@ struct AccountPageController: Controller {
         limit: submissionPart.limit + 1)
     ) { $0.id }
     let filter = try AccountHistoryRows.Filter(request.uri)
-    let historyPart = try PagePart(request.uri, of: filter.href(on: path), prefix: "history_")
+    let historyPart = try PagePart(
+      request.uri, of: filter.href(on: path), prefix: "history_",
+      usual: AccountHistoryRows.usualLimit)
     let history = try await AccountHistoryRows(
       of: charges.ties, account, filter, part: historyPart, in: ledger)
     let heir = try await ledger.accounts.successor(of: account)
@@ -49,7 +51,11 @@ struct AccountPageController: Controller {
         page: frame, verdict: verdict.text, verdictTone: verdict.tone,
         verdictLink: verdict.counterpart.map(PageLink.account),
         properties: Self.properties(of: account, heir: heir),
-        entitlements: held.map { Self.row($0, because: causes.cause(of: $0).sentence) },
+        entitlements: held.map { entitlement in
+          let because = causes.cause(of: entitlement).sentence
+          // Not what the verdict has said.
+          return Self.row(entitlement, because: verdict.text.contains(because) ? nil : because)
+        },
         emptyText: charges.ties.lines.isEmpty && grants.isEmpty
           ? "No entitlements yet." : "No entitlements now.",
         timeline: charges.timeline(at: now),
@@ -172,7 +178,7 @@ struct AccountPageController: Controller {
 
   // MARK: Rows
 
-  private static func row(_ entitlement: Entitlement, because: String) -> some Sendable {
+  private static func row(_ entitlement: Entitlement, because: String?) -> some Sendable {
     (
       name: entitlement.name, state: Badge(entitlement), because: because,
       until: entitlement.accessEndsAt.map(Moment.init),

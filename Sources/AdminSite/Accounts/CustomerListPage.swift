@@ -23,11 +23,8 @@ struct CustomerListController: Controller {
       return names.isEmpty ? nil : names.joined(separator: " · ")
     }
 
-    var entitlementNames: String {
-      entitlements.isEmpty
-        ? "no entitlements"
-        : entitlements.map { "\($0.name) (\(Badge($0).text.lowercased()))" }.joined(separator: ", ")
-    }
+    /// Each entitlement with its state.
+    var tags: [Tag] { entitlements.map { ($0.name, Badge($0)) } }
   }
 
   private struct Filter: Sendable {
@@ -107,9 +104,28 @@ struct CustomerListController: Controller {
     ]
     return PageRenderer.response(
       (
-        page: frame, action: AdminURL.customers, fields: form(filter), table: table(found),
+        page: frame, action: AdminURL.customers, fields: form(filter),
+        total: try await total(filter), table: table(found),
         paging: part.paging(shown: found.count, next: isAtEnd ? nil : cursor)
       ), "customers")
+  }
+
+  /// The number of all customers that match.
+  private func total(_ filter: Filter) async throws -> String {
+    guard filter.state != nil || filter.product != nil else {
+      return Count.text(try await ledger.accounts.accountCount(since: filter.since), "customer")
+    }
+    var (cursor, count): (TimedCursor<String>?, Int) = (nil, 0)
+    for _ in 0..<(Self.mostRead / Self.batch) {
+      let batch = try await customers(filter, after: cursor, limit: Self.batch)
+      count += batch.count(where: filter.matches)
+      guard batch.count == Self.batch, let last = batch.last else {
+        return Count.text(count, "customer")
+      }
+      cursor = Self.cursor(last.account)
+    }
+    return
+      "\(Count.text(count, "customer")) among the latest \(Count.text(Self.mostRead, "account"))"
   }
 
   /// The latest customers.
@@ -161,7 +177,7 @@ struct CustomerListController: Controller {
   private func table(_ customers: [Customer]) -> DataTable {
     DataTable(
       caption: "Customers",
-      columns: ["Account", "First seen", "Entitlements", "Products", "Access until"].map {
+      columns: ["Account", "Entitlements", "Access until", "Products", "First seen"].map {
         DataColumn(label: $0)
       },
       rows: customers.map { customer in
@@ -169,11 +185,10 @@ struct CustomerListController: Controller {
           DataCell(
             text: customer.account.id, href: AdminURL.account(customer.account.id),
             isHeading: true, isCode: true, note: customer.name),
-          DataCell(text: Moment(customer.account.createdAt).text),
-          DataCell(text: customer.entitlements.isEmpty ? "" : customer.entitlementNames),
+          DataCell(text: "", tags: customer.tags),
+          DataCell(customer.entitlements.compactMap(\.accessEndsAt).max()),
           DataCell(text: customer.productNames),
-          DataCell(
-            text: customer.entitlements.compactMap(\.accessEndsAt).max().map { $0.dayName } ?? ""),
+          DataCell(customer.account.createdAt),
         ])
       },
       emptyText: "No customers for these filters.", note: nil)
@@ -231,6 +246,15 @@ extension CustomerListController.Customer {
         entitlement.accessEndsAt?.description, entitlement.endedBecause?.rawValue,
       ]
     }
+  }
+}
+
+extension DataCell {
+  /// A day on one line, with its time in a tooltip.
+  fileprivate init(_ moment: Timestamp?) {
+    self.init(
+      text: moment?.dayName.replacing(" ", with: "\u{A0}") ?? "",
+      identifier: moment.map { Moment($0).text })
   }
 }
 

@@ -60,6 +60,10 @@ struct ActionForm: Sendable {
   let properties: [Property]
   /// The fields before the reason, if one is asked for; none in the confirmation, where they are hidden.
   var fields: [FormField] = []
+  /// Folded, unless one of them is filled in or has a fault.
+  var rareFields: [FormField] = []
+  var rareTitle = ""
+  var isRareOpen = false
   var asksReason = true
   let buttonLabel: String
   var isDanger = false
@@ -78,14 +82,16 @@ struct ActionForm: Sendable {
     maximumLength: Administrator.maximumReasonLength, isRequired: true,
     hint: "Saved in the audit log with your name.")
 
-  fileprivate var allFields: [FormField] { fields + (asksReason ? [Self.reason] : []) }
+  fileprivate var allFields: [FormField] {
+    fields + rareFields + (asksReason ? [Self.reason] : [])
+  }
 
   /// Shows the fields, with the error if the form was sent before.
   func ask(
     _ pages: PageRenderer, _ context: APIContext, fault problem: Problem? = nil
   ) async throws -> Response {
     var form = self
-    form.fields = allFields.map { field in
+    func shown(_ field: FormField) -> FormField {
       var field = field
       if problem != nil { field.value = context.admin.form[field.name]?.rawValue ?? "" }
       field.isChecked = field.isCheckbox && context.admin.form[field.name] != nil
@@ -93,8 +99,13 @@ struct ActionForm: Sendable {
       if let problem, problem.field == field.name { field.fault = problem.detail }
       return field
     }
+    form.fields = (fields + (asksReason ? [Self.reason] : [])).map(shown)
+    form.rareFields = rareFields.map(shown)
+    form.isRareOpen = form.rareFields.contains {
+      $0.fault != nil || $0.isChecked || !$0.value.isEmpty
+    }
     form.fault =
-      form.fields.contains { $0.fault != nil }
+      (form.fields + form.rareFields).contains { $0.fault != nil }
       ? "Nothing was changed. Fix the highlighted fields." : problem?.detail
     return try await form.response(pages, context, status: problem?.status ?? .ok)
   }
@@ -104,7 +115,8 @@ struct ActionForm: Sendable {
   ) async throws -> Response {
     var frame = try await pages.frame(title, context)
     frame.trail = [subject]
-    return PageRenderer.response((page: frame, form: self), "action", status: status)
+    return PageRenderer.response(
+      (page: frame, form: self, hasRare: !rareFields.isEmpty), "action", status: status)
   }
 }
 
@@ -129,7 +141,7 @@ struct SentForm: Sendable {
       + form.allFields.compactMap { field in
         fields[field.name].map { (field.name, $0.rawValue) }
       } + [("confirmed", "yes")]
-    form.fields = []
+    (form.fields, form.rareFields) = ([], [])
     form.consequences = consequences
     form.warnings = warnings
     return try await form.response(pages, context)

@@ -53,29 +53,32 @@ struct GrantController: ActionController {
       fields: [
         FormField(
           id: "entitlement", name: TextField.entitlement.name, label: "Entitlement", isSelect: true,
-          value: names.first ?? "",
-          options: (names + [""]).map { ($0, $0.isEmpty ? "Other…" : $0, $0 == names.first) }),
+          // The only one, but no guess among several.
+          value: names.count == 1 ? names[0] : "",
+          options: ([""] + names).map { ($0, $0.isEmpty ? "Choose…" : $0, false) }),
         FormField(
           id: "duration", name: "duration", label: "Duration", isSelect: true, value: "P1M",
           options: Self.durations.map { ($0.value, $0.label, $0.value == "P1M") }),
         FormField(
           id: "expires-at", name: "expires_at", label: "Last day", isInput: true, type: "date",
-          maximumLength: 255, hint: "In UTC; only if chosen above."),
-        FormField(
-          id: "other-entitlement", name: Self.otherName.name, label: "Other entitlement",
-          isInput: true, maximumLength: Self.otherName.maximumLength,
-          hint: "Only if “Other…” is chosen."),
-        FormField(
-          id: "unknown", name: "unknown", label: "Grant it even if no product does",
-          isCheckbox: true),
+          maximumLength: 255, hint: "In UTC."),
       ],
+      rareFields: [
+        FormField(
+          id: "other-entitlement", name: Self.otherName.name, label: "Name", isInput: true,
+          maximumLength: Self.otherName.maximumLength,
+          hint: "Granted instead of the entitlement chosen above."),
+        FormField(
+          id: "unknown", name: "unknown", label: "Grant it although no product does",
+          isCheckbox: true),
+      ], rareTitle: "Another entitlement",
       buttonLabel: "Grant", subject: .account(account.id), hidden: [("grant_id", UUID().text)])
   }
 
   /// An entitlement of the catalogue, or another one if that is confirmed.
   private func name(in fields: EncodedFields) throws -> String {
-    let chosen = fields[TextField.entitlement.name]?.rawValue ?? ""
-    let field = chosen.isEmpty ? Self.otherName : TextField.entitlement
+    let isOther = fields[Self.otherName.name].map { !$0.rawValue.isEmpty } ?? false
+    let field = isOther ? Self.otherName : TextField.entitlement
     let name = try fields.entered(field)
     let isKnown = catalogue.products.contains { $0.entitlements.contains(ExactText(name)) }
     guard isKnown || fields["unknown"] != nil else {

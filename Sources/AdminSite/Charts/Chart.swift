@@ -266,6 +266,8 @@ extension ChartData {
   private var allSeries: [Series] { series + (net.map { [$0] } ?? []) }
 
   private var legend: [(seriesClass: String, label: String, value: String?)] {
+    // The title names a curve that is alone.
+    guard categories == nil || sumsUp || allSeries.count > 1 else { return [] }
     // Without those that have no bar, unless all are like that.
     let hasAny = allSeries.map { $0.values.contains { ($0 ?? 0) != 0 } }
     return allSeries.enumerated().filter { hasAny[$0.offset] || !hasAny.contains(true) }

@@ -149,7 +149,9 @@ struct SourceText: Sendable {
       sourceHref: submitter.map { AdminURL.account($0) }, reason: action(behind: event)?.reason,
       statedAt: entry.content.evidenceDate.flatMap { date in
         date == entry.recordedAt ? nil : Moment(date)
-      })
+      },
+      line: entry.line, chargeID: entry.content.transactionID?.rawValue, rank: entry.content.rank,
+      isRenewal: entry.content.isRenewal)
   }
 
   /// The administrator action that caused an entry.

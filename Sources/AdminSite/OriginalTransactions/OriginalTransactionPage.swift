@@ -57,7 +57,7 @@ struct OriginalTransactionPageController: Controller {
         timeline: TimelinePicture(
           TimelineLayout(
             TimelineChart(of: line, in: original, facts: facts, catalogue: catalogue, at: now))),
-        charges: charges, facts: facts.rows
+        charges: charges, facts: facts.rows.folded
       ), "original-transaction")
   }
 
@@ -151,31 +151,6 @@ struct OriginalTransactionPageController: Controller {
       properties.compactMap(\.self)
     )
   }
-}
-
-/// A ledger entry, event or administrator action, with its source.
-struct FactRow: Sendable {
-  /// The HTML id, used by links of the timeline.
-  var anchor: String?
-  /// The time of recording, or of the action.
-  var at: Moment
-  var sentence: String
-  /// What follows the subject.
-  var rest = ""
-  /// The original transaction, unless the page is about it.
-  var subject: PageLink?
-  /// For example `Notification`, `Submission`, `Poll` or `Administrator`.
-  var source: String
-  var symbol: TimelineLayout.Symbol
-  /// For example `DID_RENEW`.
-  var sourceDetail: String?
-  /// The id of the notification or submission.
-  var sourceID: String?
-  var sourceHref: String?
-  /// The administrator's reason.
-  var reason: String?
-  /// The date of Apple's statement, if it differs from `at`.
-  var statedAt: Moment?
 }
 
 /// All ledger entries of linked original transactions with their sources, and latest write-backs.

@@ -31,7 +31,7 @@ struct OverviewPageController: Controller {
           (
             at: Moment(customer.account.createdAt), id: customer.account.id,
             href: AdminURL.account(customer.account.id), name: customer.name,
-            entitlements: customer.entitlementNames
+            tags: customer.tags
           )
         }, customersHref: AdminURL.customers,
         recentActions: answers.recentActions, actionsHref: AdminURL.report(Report.audit.name)

@@ -30,6 +30,7 @@ struct QueueController: Controller {
       (
         page: try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context),
         charges: charges.map(row), paging: paging, historical: historical.map(row),
+        hasHistorical: !historical.isEmpty || historicalPaging != nil,
         historicalPaging: historicalPaging
       ), "unclaimed")
   }
@@ -78,10 +79,12 @@ struct QueueController: Controller {
         jobs: ActionList(
           id: "jobs", action: Self.jobs, rows: jobs.map(row), paging: jobPaging,
           buttonLabel: "Retry", buttonValue: "retry", emptyText: "No failed jobs."),
-        webhooks: ActionList(
-          id: "webhooks", action: Self.failedDeliveries, rows: deliveries.map(row),
-          paging: eventPaging,
-          buttonLabel: "Redeliver", buttonValue: "redeliver", emptyText: "No failed deliveries.")
+        webhooks: deliveries.isEmpty && eventPaging == nil
+          ? nil
+          : ActionList(
+            id: "webhooks", action: Self.failedDeliveries, rows: deliveries.map(row),
+            paging: eventPaging, buttonLabel: "Redeliver", buttonValue: "redeliver",
+            emptyText: "No failed deliveries.")
       ), "parked")
   }
 
@@ -111,20 +114,26 @@ struct QueueController: Controller {
     func count(_ label: String, _ number: Int, href: String? = nil) -> Property {
       Property(label, ChartUnit.count.text(Int64(number)), href: href)
     }
+    let isUnused = webhook == nil && attempts.isEmpty
+    let receiver = Property(
+      "Receiver", webhook?.host ?? "not configured", isCode: webhook != nil,
+      note: webhook == nil ? "set TENURE_WEBHOOK_URL" : nil)
+    let counts = [
+      count("Waiting", status.waiting), count("Retried", status.failing),
+      count("Failed", status.parked, href: AdminURL.parked + "#webhooks"),
+    ]
+    let since = status.oldestDueSince.map { [Property("Waiting since", $0)] } ?? []
     return PageRenderer.response(
       (
         page: try await pages.frame("Webhooks", at: AdminURL.webhooks, context),
-        properties: [
-          Property(
-            "Receiver", webhook?.host ?? "not configured", isCode: webhook != nil,
-            note: webhook == nil ? "set TENURE_WEBHOOK_URL" : nil),
-          count("Waiting", status.waiting), count("Retried", status.failing),
-          count("Failed", status.parked, href: AdminURL.parked + "#webhooks"),
-        ] + (status.oldestDueSince.map { [Property("Waiting since", $0)] } ?? []),
+        isUnused: isUnused,
+        properties: isUnused ? [] : [receiver] + counts + since,
         testAction: webhook.map { _ in AdminURL.webhooks + "/test" },
-        attempts: ActionList(
-          id: "attempts", action: AdminURL.webhooks, rows: attempts.map(row),
-          buttonLabel: "Redeliver", buttonValue: "redeliver", emptyText: "No attempts yet.")
+        attempts: isUnused
+          ? nil
+          : ActionList(
+            id: "attempts", action: AdminURL.webhooks, rows: attempts.map(row),
+            buttonLabel: "Redeliver", buttonValue: "redeliver", emptyText: "No attempts yet.")
       ), "webhooks")
   }
 
@@ -169,9 +178,11 @@ struct QueueController: Controller {
   }
 
   private func row(_ job: StoredJob) -> ActionList.Row {
-    row(
-      "\(job.id)", "Job \(job.kind)", job.subject, fault: job.lastError,
+    var row = row(
+      "\(job.id)", EnumText.label(job.kind, in: "cause"), job.subject, fault: job.lastError,
       since: job.discardedAt ?? job.runAt, attempts: job.attempts)
+    row.identifier = job.kind
+    return row
   }
 
   private func row(_ delivery: ParkedDelivery) -> ActionList.Row {
@@ -202,12 +213,13 @@ struct QueueController: Controller {
         before: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
     ) { TimedCursor(at: $0.decidedAt ?? $0.receivedAt, id: $0.id) }
     let start = pages.now() - Self.rejectionsCountedFor
+    let codes = DataTable(
+      rejections: try await ledger.submissions.rejectionCounts(since: start),
+      notifications: try await ledger.notifications.refusedNotifications(since: start))
     return PageRenderer.response(
       (
         page: try await pages.frame("Rejected receipts", at: AdminURL.rejected, context),
-        codes: DataTable(
-          rejections: try await ledger.submissions.rejectionCounts(since: start),
-          notifications: try await ledger.notifications.refusedNotifications(since: start)),
+        codes: codes.rows.isEmpty ? nil : codes,
         receipts: ActionList(
           id: "receipts", action: AdminURL.rejected, rows: submissions.map(row), paging: paging,
           buttonLabel: "Verify again", buttonValue: "verify", emptyText: "No rejected receipts.")
@@ -231,8 +243,11 @@ struct QueueController: Controller {
     return row(
       id, "Submission", id, fault: submission.problem?.detail,
       since: submission.decidedAt ?? submission.receivedAt, attempts: submission.attempts,
-      badges: [Badge(text: submission.problem?.code ?? "Rejected", tone: Tone.bad), status]
-        .compactMap(\.self),
+      badges: [
+        Badge(
+          text: EnumText.sentence(submission.problem?.code ?? "rejected"), tone: Tone.bad,
+          identifier: submission.problem?.code), status,
+      ].compactMap(\.self),
       account: submission.accountID)
   }
 
@@ -278,9 +293,9 @@ extension DataTable {
       )
     }
     self.init(
-      caption: "Rejections in the last 30 days by code",
+      caption: "Rejections in the last 30 days by cause",
       columns: [
-        DataColumn(label: "Type"), DataColumn(label: "Code"), DataColumn(label: "Apple status"),
+        DataColumn(label: "Cause"), DataColumn(label: "Type"),
         DataColumn(label: "Count", isNumber: true), DataColumn(label: "Latest"),
       ],
       rows: rejections.map {
@@ -296,8 +311,10 @@ extension DataTable {
     _ type: String, _ code: String, status: Int? = nil, count: Int, lastAt: Timestamp
   ) -> DataRow {
     DataRow(cells: [
-      DataCell(text: type), DataCell(text: code, isHeading: true, isCode: true),
-      DataCell(text: status.map(String.init) ?? "–"),
+      DataCell(
+        text: EnumText.sentence(code), isHeading: true, note: status.map { "Apple status \($0)" },
+        identifier: code),
+      DataCell(text: type),
       DataCell(text: ChartUnit.count.text(Int64(count)), isNumber: true),
       DataCell(text: Moment(lastAt).text),
     ])
@@ -320,6 +337,8 @@ struct ActionList: Sendable {
   struct Row: Sendable {
     var value: String
     var kind: String
+    /// What the kind stands for, shown in a tooltip.
+    var identifier: String?
     var subject: String
     var fault: String?
     var since: Moment

@@ -65,6 +65,8 @@ struct Badge: Sendable {
   var text: String
   /// One of ``Tone``.
   var tone: String
+  /// What the text stands for, shown in a tooltip.
+  var identifier: String?
 }
 
 /// The CSS classes of colours by meaning.
@@ -106,6 +108,8 @@ struct DataTable: Sendable {
   var emptyText: String
   /// For example that there are more rows.
   var note: String?
+  /// Whether only the caption is shown at first.
+  var isFolded = false
 }
 
 struct DataColumn: Sendable {
@@ -135,9 +139,14 @@ struct DataCell: Sendable {
   var note: String?
   /// What the text stands for, shown in a tooltip.
   var identifier: String?
+  /// After the text.
+  var tags: [Tag] = []
   /// The intensity of a cohort table's cell, from 0 to 10.
   var heat: Int?
 }
+
+/// A thing with its state.
+typealias Tag = (label: String, state: Badge)
 
 /// An administrator's name and reason; the time is nil if it is shown elsewhere.
 typealias AdministratorNote = (administrator: String, at: Moment?, reason: String?)
@@ -161,6 +170,8 @@ struct FormField: Sendable {
   /// In characters; set for texts that the browser should not complete or correct.
   var maximumLength: Int?
   var isRequired = false
+  /// Shares its line with the next or previous field.
+  var isHalf = false
   /// The HTML id of the page's suggestions.
   var listID: String?
   var hint: String?

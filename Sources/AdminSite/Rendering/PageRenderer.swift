@@ -131,6 +131,7 @@ extension PageRenderer {
     ("layout", PackageResources.layout_mustache),
     ("login", PackageResources.login_mustache),
     ("moment", PackageResources.moment_mustache),
+    ("navigation", PackageResources.navigation_mustache),
     ("original-transaction", PackageResources.original_transaction_mustache),
     ("overview", PackageResources.overview_mustache),
     ("paging", PackageResources.paging_mustache),

@@ -15,17 +15,17 @@ struct PagePart: Sendable {
   let page: Page
   private let path: String
   private let prefix: String
+  private let usual: Int
 
   var limit: Int { page.limit }
 
   /// Reads the parameters whose names begin with `prefix`; `path` is the page's, for links.
   ///
   /// - Throws: A ``Problem`` for the parameter.
-  init(_ uri: URI, of path: String, prefix: String = "") throws {
+  init(_ uri: URI, of path: String, prefix: String = "", usual: Int = Self.usual) throws {
     page = try Page(
-      EncodedFields(query: uri), prefix: prefix, defaultLimit: Self.usual, maximumLimit: Self.most)
-    self.path = path
-    self.prefix = prefix
+      EncodedFields(query: uri), prefix: prefix, defaultLimit: usual, maximumLimit: Self.most)
+    (self.path, self.prefix, self.usual) = (path, prefix, usual)
   }
 
   /// The part of a complete list; throws a ``Problem`` for an unknown cursor.
@@ -78,7 +78,7 @@ struct PagePart: Sendable {
   private func href(after cursor: String?) -> String {
     var query: [(name: String, value: String)] = []
     if let cursor { query.append(("\(prefix)after", cursor)) }
-    if limit != Self.usual { query.append(("\(prefix)limit", "\(limit)")) }
+    if limit != usual { query.append(("\(prefix)limit", "\(limit)")) }
     return AdminURL.page(path, query: query)
   }
 }

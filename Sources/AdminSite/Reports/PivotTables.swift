@@ -39,8 +39,9 @@ extension DataTable {
           cells: [
             DataCell(text: CohortTable.name(cohort), isHeading: true, identifier: cohort),
             DataCell(
-              text: ChartUnit.count.text(size), href: href("cohort_size", periods[0]),
-              isNumber: true),
+              text: ChartUnit.count.text(size),
+              href: size == 0 ? nil : href("cohort_size", periods[0]), isNumber: true,
+              isNil: size == 0),
           ] + shares
             + Array(repeating: DataCell(text: "", isNumber: true), count: count - shares.count))
       },
@@ -141,6 +142,57 @@ extension DataTable {
       total.rowClass = "total"
       rows.append(total)
     }
+  }
+}
+
+extension DataTable {
+  /// Decisions and changes of owners with a row for each period and a column for each event and rule.
+  init(ownershipOf table: ReportTable, of request: ReportRequest) {
+    func kind(_ row: ReportRow) -> [String] {
+      [row["measure"]?.text ?? "", row["rule"]?.text ?? ""]
+    }
+    let kinds = Set(table.records.map(kind)).sorted { $0.lexicographicallyPrecedes($1) }
+    let records = Dictionary(grouping: table.records) { $0.periodStart ?? "" }
+    let periods = ReportPeriods(table, of: request).all.filter { records[$0.from] != nil }
+    func number(_ rows: [ReportRow]) -> DataCell {
+      let sum = rows.reduce(0) { $0 + $1.integer("number") }
+      return DataCell(text: ChartUnit.count.text(sum), isNumber: true, isNil: sum == 0)
+    }
+    self.init(
+      caption: request.report.label,
+      columns: [DataColumn(label: "Period")]
+        + kinds.map { kind in
+          let rule = kind[1].isEmpty ? "Unclaimed" : EnumText.label(kind[1], in: "rule")
+          return DataColumn(
+            label: "\(EnumText.label(kind[0], in: "measure")): \(rule)", isNumber: true,
+            identifier: kind.joined(separator: " "))
+        },
+      rows: periods.map { period in
+        var heading = DataCell(text: "", isHeading: true)
+        heading.take(period)
+        return DataRow(
+          cells: [heading]
+            + kinds.map { column in
+              let rows = (records[period.from] ?? []).filter { kind($0) == column }
+              var cell = number(rows)
+              cell.href = rows.first.flatMap { row in
+                table.cell("number", inRow: row.index, of: request.choices).map(request.href)
+              }
+              return cell
+            }, rowClass: period.isUnfinished ? "unfinished" : nil)
+      },
+      emptyText: "No data for these filters.")
+    let complete = periods.filter { !$0.isUnfinished }
+    guard complete.count > 1 else { return }
+    let counted = complete.flatMap { records[$0.from] ?? [] }
+    rows.append(
+      DataRow(
+        cells: [
+          DataCell(
+            text: "Total", isHeading: true,
+            note: complete.count < periods.count ? "of complete periods" : nil)
+        ] + kinds.map { column in number(counted.filter { kind($0) == column }) },
+        rowClass: "total"))
   }
 }
 

@@ -203,9 +203,9 @@ struct ReportCharts: Sendable {
   private var retention: ChartData {
     var (parts, wholes) = ([Int64](), [Int64]())
     for row in CohortTable.finished(table, of: request) {
-      guard let period = row["period"]?.integer.flatMap(Int.init(exactly:)), period >= 0 else {
-        continue
-      }
+      guard let period = row["period"]?.integer.flatMap(Int.init(exactly:)), period >= 0,
+        row.integer("cohort_size") > 0
+      else { continue }
       while parts.count <= period { (parts, wholes) = (parts + [0], wholes + [0]) }
       parts[period] += row.integer("retained")
       wholes[period] += row.integer("cohort_size")

@@ -19,7 +19,7 @@ extension ReportColumn {
     "longest_wait_ms": "Longest time to pay", "average_wait_ms": "Average time to pay",
     "mrr_milliunits": "MRR", "mrr_twelfths": "MRR", "opening": "At start",
     "opening_milliunits": "At start", "exchange_milliunits": "Exchange rates",
-    "from_catalogue_milliunits": "Of it at catalogue prices", "price_source": "Price from",
+    "from_catalogue_milliunits": "At catalogue prices", "price_source": "Price from",
     "days_after": "Days after purchase", "was_over": "Ended when first seen", "age": "Waiting",
     "measure": "Event", "data": "Details", "arpu_milliunits": "ARPU", "ltv_milliunits": "LTV",
     "cohort_started": "Started (cohort)", "cohort_converted": "Converted (cohort)",
@@ -67,16 +67,20 @@ enum EnumText {
     return labels[column]?[value] ?? words(value)
   }
 
+  /// The label of an event that has one.
+  static func event(_ name: String) -> String? { labels["measure"]?[name] }
+
   /// As in `In grace period`.
   static func sentence(_ name: String) -> String {
     let words = name.replacing("_", with: " ")
     return words.prefix(1).uppercased() + words.dropFirst()
   }
 
-  /// Makes words of the names in a text, as in `Receipt rejected 21003`; a sentence or URL stays as it
-  /// is.
+  /// Makes words of the names in a text, as in `Receipt rejected 21003` and of Apple's `EXPIRED`; a
+  /// sentence or URL stays as it is.
   private static func words(_ value: String) -> String {
     if value.contains("://") { return value }
+    if value.wholeMatch(of: /[A-Z][A-Z_]+/) != nil { return sentence(value.lowercased()) }
     let words = value.split(separator: " ", omittingEmptySubsequences: false).map { word in
       word.contains("_") ? word.replacing("_", with: " ").lowercased() : String(word)
     }
@@ -127,7 +131,7 @@ enum EnumText {
   ]
 }
 
-/// A definition with the names of columns and values in words.
+/// A definition with the names of columns in words, and of choices and events as the page has them.
 struct DefinitionText: Sendable {
   /// Each with the identifier that it stands for, if any.
   var pieces: [(text: String, identifier: String?)] = []
@@ -137,9 +141,15 @@ struct DefinitionText: Sendable {
     while let match = rest.firstMatch(of: /[a-z]+(?:_[a-z]+)+/) {
       pieces.append((String(rest[..<match.range.lowerBound]), nil))
       let name = String(match.output)
-      pieces.append((name.replacing("_", with: " "), name))
+      pieces.append((Self.words(name), name))
       rest = rest[match.range.upperBound...]
     }
     pieces.append((String(rest), nil))
+  }
+
+  /// The label of a choice or event, in quotation marks, or else the words of the name.
+  static func words(_ name: String) -> String {
+    (ReportParameter(rawValue: name)?.label ?? EnumText.event(name)).map { "“\($0)”" }
+      ?? name.replacing("_", with: " ")
   }
 }

@@ -128,6 +128,10 @@ struct ReportPageController: Controller {
     var frame = try await pages.frame(report.label, at: AdminURL.reports, context)
     frame.trail = [Self.allReports]
     frame.actions = asked.knowledge(at: pages.now())
+    if report == .audit, isRight {
+      let cell = try ReportCell(of: report, asked.choices, column: "number", row: [:])
+      frame.actions.append(PageLink(label: "List of actions", href: asked.href(cell)))
+    }
     if let table { frame.asOf = Moment(table.asOf) }
     if isWorking { frame.refreshSeconds = Self.refreshSeconds }
     let address = AdminURL.report(

@@ -28,23 +28,42 @@ extension ReportRequest {
         ]
       }
     case .subscriptions where !table.isCutShort: return [DataTable(statesOf: table, of: self)]
+    case .ownership where !table.isCutShort && previous == nil && meaningOfSegments == nil:
+      return [DataTable(ownershipOf: table, of: self)]
     case .intake:
       // What is open now has no day.
-      let tables = [("Open now", true), ("In the period", false)].map { caption, isOpen in
-        var shown = DataTable(table, of: self, caption: caption) {
-          ($0.periodStart == nil) == isOpen
-        }
+      return [("Open now", true), ("In the period", false)].map { caption, isOpen in
+        var shown = DataTable(
+          table, of: self, caption: caption, rows: { ($0.periodStart == nil) == isOpen })
         if isOpen { shown.emptyText = "Nothing is open." }
         return shown
       }
-      return tables
+    case .revenue:
+      var folded = DataTable(
+        table, of: self, caption: "Trials, offers, and refunds by the date of the purchase",
+        previous: previous,
+        columns: { !$0.isNumber || Self.secondary.contains($0.name) })
+      folded.isFolded = true
+      return [
+        DataTable(
+          table, of: self, previous: previous,
+          columns: { !Self.secondary.contains($0.name) }),
+        folded,
+      ]
     case .refunds:
-      var refunds = DataTable(table, of: self, previous: previous) { $0["days_after"]?.text != nil }
+      var refunds = DataTable(
+        table, of: self, previous: previous, rows: { $0["days_after"]?.text != nil })
       refunds.note = refunds.note ?? "Products and periods without refunds are not listed."
       return [refunds]
     default: return [DataTable(table, of: self, previous: previous)]
     }
   }
+
+  /// The columns of revenue below its table.
+  private static let secondary: Set<String> = [
+    "offers", "trials", "family_shared", "from_catalogue_milliunits", "refunds_of_charges",
+    "refunded_of_charges_milliunits", "net_by_charge_milliunits",
+  ]
 }
 
 extension DataTable {
@@ -52,21 +71,25 @@ extension DataTable {
   /// before.
   init(
     _ table: ReportTable, of request: ReportRequest, caption: String? = nil,
-    previous: ReportTable? = nil, where isShown: (ReportRow) -> Bool = { _ in true }
+    previous: ReportTable? = nil, columns isShown: (ReportColumn) -> Bool = { _ in true },
+    rows isListed: (ReportRow) -> Bool = { _ in true }
   ) {
-    let records = table.records.filter(isShown)
+    let records = table.records.filter(isListed)
     let hasMoney = table.columns.contains { $0.kind == .money }
     let shown = table.columns.indices.filter { place in
       let name = table.columns[place].name
       let values = records.map { table.rows[$0.index][place] }
       // Columns that say nothing of their own, those without any value, and rare ones without a number.
-      return !["to_day", "is_partial", "mrr_twelfths"].contains(name)
+      return isShown(table.columns[place])
+        && !["to_day", "is_partial", "mrr_twelfths"].contains(name)
+        && (name != "renews_as" || records.contains { $0[name]?.text != $0["product_id"]?.text })
         && (name != "currency" || !hasMoney)
         && (values.isEmpty || values.contains { $0 != .none })
         && (!Self.rare.contains(name) || values.contains { $0.integer != 0 })
         && (name != "from_day" || request.bucket != nil)
     }.sorted {
-      (Self.isLast(table.columns[$0]) ? 1 : 0, $0) < (Self.isLast(table.columns[$1]) ? 1 : 0, $1)
+      (Self.rank(table.columns[$0], in: table.report), $0)
+        < (Self.rank(table.columns[$1], in: table.report), $1)
     }
     let columns = shown.map { table.columns[$0] }
     let periods = Dictionary(
@@ -167,8 +190,12 @@ extension DataTable {
     "family_shared",
   ]
 
-  private static func isLast(_ column: ReportColumn) -> Bool {
-    ["environment", "bundle_id"].contains(column.name)
+  /// The place of a report's column: on a phone, the first few are seen.
+  private static func rank(_ column: ReportColumn, in report: Report) -> Int {
+    let first =
+      report == .unclaimed ? ["product_id", "amount_milliunits", "number", "age"] : [String]()
+    let isLast = ["environment", "bundle_id"].contains(column.name)
+    return first.firstIndex(of: column.name) ?? (isLast ? first.count + 1 : first.count)
   }
 
   /// The place of an item's column: what is read first has the lowest.
@@ -215,7 +242,7 @@ extension DataCell {
       isCode: column.kind == .text && column.name.hasSuffix("_id"), identifier: label.identifier)
   }
 
-  fileprivate mutating func take(_ period: ReportPeriods.Period) {
+  mutating func take(_ period: ReportPeriods.Period) {
     text = period.range.text
     note = period.isUnfinished ? "so far" : nil
     identifier = "\(period.range.first.text) – \(period.range.last.text)"

@@ -24,13 +24,16 @@ struct WhatIfPageController: Controller {
   private func page(
     _ fields: EncodedFields, _ answer: WhatIfAnswer?, fault: Problem? = nil, _ context: APIContext
   ) async throws -> Response {
-    let (formFields, isMarked) = Self.formFields(fields, fault)
+    let (usual, rare) = Self.formFields(fields, fault)
     return PageRenderer.response(
       (
         page: try await pages.frame("What if", at: AdminURL.whatIf, context),
-        action: AdminURL.whatIf, fields: formFields,
-        fault: isMarked ? nil : fault?.detail,
-        policies: OwnershipPolicy.all.map { (name: $0.name, summary: $0.summary) },
+        action: AdminURL.whatIf, fields: usual, rareFields: rare,
+        isRareOpen: rare.contains { $0.fault != nil || !$0.value.isEmpty },
+        fault: (usual + rare).contains { $0.fault != nil } ? nil : fault?.detail,
+        policies: OwnershipPolicy.all.map {
+          (name: $0.name, label: $0.label, summary: $0.summary)
+        },
         answer: answer.map {
           (
             lead: $0.lead, months: DataTable(monthsOf: $0.comparison), list: DataTable(listOf: $0)
@@ -39,35 +42,48 @@ struct WhatIfPageController: Controller {
       ), "what-if", status: fault?.status ?? .ok)
   }
 
-  /// The form's fields, and whether one of them shows the fault.
-  private static func formFields(_ sent: EncodedFields, _ fault: Problem?) -> ([FormField], Bool) {
+  /// The form's fields, and those that are folded.
+  private static func formFields(_ sent: EncodedFields, _ fault: Problem?)
+    -> (usual: [FormField], rare: [FormField])
+  {
     func field(_ name: String, _ label: String) -> FormField {
       var field = FormField(id: name.replacing("_", with: "-"), name: name, label: label)
       field.value = sent[name]?.rawValue ?? ""
       if fault?.field == name { field.fault = fault?.detail }
       return field
     }
-    func input(_ name: String, _ label: String, type: String = "text") -> FormField {
+    func input(_ name: String, _ label: String) -> FormField {
       var input = field(name, label)
-      (input.isInput, input.type) = (true, type)
+      input.isInput = true
       return input
+    }
+    func number(_ name: String, _ label: String, usually: Int) -> FormField {
+      var number = input(name, label)
+      (number.type, number.hint) = ("number", "Present rule only; \(usually) if empty.")
+      return number
     }
     var policy = field(TextField.policy.name, "Policy")
     policy.isSelect = true
     policy.options = OwnershipPolicy.all.map {
-      ($0.name, EnumText.sentence($0.name.replacing("-", with: "_")), policy.value == $0.name)
+      ($0.name, $0.label, policy.value == $0.name)
     }
-    let all = [
-      policy, input(TextField.accountID.name, "Account ID"),
-      input(TextField.originalTransactionID.name, "Original transaction ID"),
-      input(TextField.bundleID.name, "App (bundle ID)"),
-      input(TextField.subscriptionGroup.name, "Subscription group"),
-      input("billing_retry_days", "Billing retry, days (60)", type: "number"),
-      input("early_charge_hours", "Early charge, hours (24)", type: "number"),
-      input("period_end_seconds", "Period end, seconds (60)", type: "number"),
-    ]
-    return (all, all.contains { $0.fault != nil })
+    return (
+      [policy, input(TextField.accountID.name, "Account")],
+      [
+        input(TextField.originalTransactionID.name, "Original transaction"),
+        input(TextField.bundleID.name, "App (bundle ID)"),
+        input(TextField.subscriptionGroup.name, "Subscription group"),
+        number("billing_retry_days", "Days of billing retry", usually: 60),
+        number("early_charge_hours", "Hours a renewal may be early", usually: 24),
+        number("period_end_seconds", "Seconds a period may overrun", usually: 60),
+      ]
+    )
   }
+}
+
+extension OwnershipPolicy {
+  /// As in `Latest submitter takes`.
+  fileprivate var label: String { EnumText.sentence(name.replacing("-", with: "_")) }
 }
 
 extension WhatIfAnswer {
@@ -117,8 +133,8 @@ extension DataTable {
     self.init(
       caption: "Gains and losses",
       columns: [
-        "Transaction", "Product", "Charged", "Price", "Owner", "Loses", "Gains", "Why now",
-        "Why then",
+        "Transaction", "Product", "Charged", "Price", "Owner", "Loses", "Gains",
+        "Reason for the owner", "Reason under the policy",
       ].map { DataColumn(label: $0) },
       rows: answer.differences.map { named in
         let (difference, charge) = (named.difference, named.difference.charge)

@@ -151,13 +151,13 @@ struct ProductFormController: ActionController {
 
   func form(for product: Product?) -> ActionForm {
     func input(
-      _ field: TextField, _ label: String, _ value: String?, type: String = "text",
-      isRequired: Bool = false, hint: String? = nil
+      _ field: TextField, _ label: String, _ value: String?, isRequired: Bool = false,
+      isHalf: Bool = false, hint: String? = nil
     ) -> FormField {
       FormField(
         id: field.name.replacing("_", with: "-"), name: field.name, label: label, isInput: true,
-        type: type, value: value ?? "", maximumLength: field.maximumLength, isRequired: isRequired,
-        hint: hint)
+        value: value ?? "", maximumLength: field.maximumLength, isRequired: isRequired,
+        isHalf: isHalf, hint: hint)
     }
     let type = product?.type ?? .autoRenewable
     let price = product?.priceMilliunits.map {
@@ -178,25 +178,27 @@ struct ProductFormController: ActionController {
           input(.displayName, "Name", product?.displayName),
           FormField(
             id: "type", name: "type", label: "Type", isSelect: true, value: type.rawValue,
-            options: ProductType.allCases.map { ($0.rawValue, $0.label, $0 == type) }),
+            options: ProductType.allCases.map { ($0.rawValue, $0.label, $0 == type) },
+            isHalf: true),
+          input(
+            TextField(name: "period", maximumLength: 20), "Period", product?.period?.description,
+            isHalf: true, hint: "P1W, P1M or P1Y (ISO 8601)."),
+          input(
+            TextField(name: "price_milliunits", maximumLength: 13), "Price", price, isHalf: true,
+            hint: "Such as 9.99."),
+          input(
+            TextField(name: "currency", maximumLength: 3), "Currency", product?.currency,
+            isHalf: true, hint: "Such as USD (ISO 4217)."),
           FormField(
             id: "entitlements", name: TextField.entitlements.name, label: "Entitlements",
             isText: true,
             value: product?.entitlements.map(\.rawValue).joined(separator: "\n") ?? "",
             maximumLength: 25_600, hint: "One on each line."),
-          input(.subscriptionGroup, "Subscription group", product?.subscriptionGroup),
+          input(
+            .subscriptionGroup, "Subscription group", product?.subscriptionGroup, isHalf: true),
           input(
             TextField(name: "level", maximumLength: 5), "Level", product?.level.map(String.init),
-            hint: "The rank in the group; 1 is the highest."),
-          input(
-            TextField(name: "period", maximumLength: 20), "Period", product?.period?.description,
-            hint: "An ISO 8601 duration: P1W, P1M, P1Y. Required for non-renewing subscriptions."),
-          input(
-            TextField(name: "price_milliunits", maximumLength: 13), "Price", price,
-            hint: "Such as 9.99."),
-          input(
-            TextField(name: "currency", maximumLength: 3), "Currency", product?.currency,
-            hint: "An ISO 4217 code, such as USD."),
+            isHalf: true, hint: "The rank in the group; 1 is the highest."),
         ],
       asksReason: false, buttonLabel: product == nil ? "Add" : "Change",
       subject: product.map {

@@ -55,10 +55,8 @@ package struct AppStoreServerAPI: Sendable {
     sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
   ) {
     requests = AppleRequests(
-      transport: transport,
-      metrics: AppleMetrics(
-        api: "server_api", calls: ServerAPIEndpoint.allCases.map(\.rawValue)),
-      logger: logger, message: "Asked the App Store Server API")
+      transport: transport, metrics: AppleMetrics(api: "server_api"), logger: logger,
+      message: "Asked the App Store Server API")
     self.addresses = addresses
     tokens = BearerTokens(key: key)
     limits = ServerAPIRateLimits(now: now, sleep: sleep)

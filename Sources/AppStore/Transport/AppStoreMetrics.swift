@@ -39,7 +39,7 @@ struct AppleRequests: Sendable {
 }
 
 struct AppleMetrics: Sendable {
-  enum Outcome: String, CaseIterable {
+  enum Outcome: String {
     case succeeded
     case unauthorized
     case notFound = "not_found"
@@ -69,17 +69,9 @@ struct AppleMetrics: Sendable {
     }
   }
 
-  private let requests: CounterTable
   private let durations: [Environment: CoreMetrics.Timer]
 
-  init(api: String, calls: [String]) {
-    requests = CounterTable(
-      "tenure_apple_requests_total", by: "call", "environment", "outcome",
-      of: calls.flatMap { call in
-        Environment.allCases.flatMap { environment in
-          Outcome.allCases.map { [call, environment.rawValue, $0.rawValue] }
-        }
-      })
+  init(api: String) {
     durations = Environment.allCases.reduce(into: [:]) { durations, environment in
       durations[environment] = CoreMetrics.Timer(
         label: "tenure_apple_request_duration_seconds",
@@ -90,7 +82,13 @@ struct AppleMetrics: Sendable {
   func count(
     _ call: String, in environment: Environment, _ outcome: Outcome, after time: Duration
   ) {
-    requests.increment(call, environment.rawValue, outcome.rawValue)
+    // Most of the possible series never get a value, so each begins with its first request.
+    Counter(
+      label: "tenure_apple_requests_total",
+      dimensions: [
+        ("call", call), ("environment", environment.rawValue), ("outcome", outcome.rawValue),
+      ]
+    ).increment()
     durations[environment]?.recordNanoseconds(Int64(time / .nanoseconds(1)))
   }
 }

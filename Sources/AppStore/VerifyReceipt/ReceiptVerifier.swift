@@ -35,8 +35,8 @@ package struct ReceiptVerifier: Sendable {
     now: @escaping @Sendable () -> Timestamp
   ) {
     requests = AppleRequests(
-      transport: transport, metrics: AppleMetrics(api: "verify_receipt", calls: [Self.call]),
-      logger: logger, message: "Asked Apple about a receipt")
+      transport: transport, metrics: AppleMetrics(api: "verify_receipt"), logger: logger,
+      message: "Asked Apple about a receipt")
     self.endpoints = endpoints
     self.apps = apps
     self.timeout = timeout

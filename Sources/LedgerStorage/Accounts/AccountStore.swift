@@ -97,6 +97,17 @@ package struct AccountStore: LedgerStore {
     ).decode(into: Account.init)
   }
 
+  /// Counts accounts by the dates of their creation, without erased ones.
+  package func accountCount(since: Timestamp? = nil) async throws -> Int {
+    let begin = since.map { "created_at >= \($0)" as SQL } ?? "true"
+    return try await database.query(
+      """
+      SELECT count(*) FROM tenure.account
+      WHERE \(begin) AND account_id <> 'erased-' || account_key
+      """
+    ).decodeOnly(Int.self)
+  }
+
   /// The account that new submissions and orders go to: follows merges, any number of them.
   package func successor(of account: Account) async throws -> Account {
     var account = account

@@ -47,9 +47,9 @@ extension MetricDeclaration {
     0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
   ]
   /// Few, because there is a histogram for each route.
-  private static let perRoute = [0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 1, 10]
+  private static let perRoute = [0.001, 0.005, 0.025, 0.1, 1, 10]
   /// Up to minutes, for calls to other servers; few, because there is a histogram for each job.
-  private static let slow = [0.01, 0.05, 0.1, 0.5, 1, 5, 30, 120]
+  private static let slow = [0.05, 0.25, 1, 5, 30, 120]
   /// Up to days, for delays.
   private static let late = [
     0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 7_200, 28_800, 86_400, 259_200,
@@ -61,7 +61,7 @@ extension MetricDeclaration {
       by: ["method", "route", "status"]),
     .histogram(
       "tenure_http_request_duration_seconds", perRoute,
-      "Time from a request's head to its response's head", by: ["method", "route"]),
+      "Time from a request's head to its response's head", by: ["route"]),
     .gauge("tenure_http_requests_in_flight", "Requests in progress"),
     .gauge("tenure_http_connections", "Open connections"),
     .counter(

@@ -86,7 +86,8 @@ private enum IntakeQuery {
     return (first, last)
   }
 
-  /// The days and environments that are counted.
+  /// The days and environments that are counted, and the jobs that are due now: the view has those
+  /// of the database's clock.
   @Sendable
   static func condition(_ choices: ReportChoices, _ now: Timestamp) -> SQL {
     let days = days(choices, at: now)
@@ -97,6 +98,7 @@ private enum IntakeQuery {
         ELSE at >= tenure.day_start(\(days.first), \(choices.timeZone))
           AND at < tenure.day_start(\(days.last) + 1, \(choices.timeZone)) END)
         AND (environment IS NULL OR environment = ANY (\([choices.environment.rawValue] + others)))
+        AND (measure <> 'jobs_overdue' OR at <= \(PostgresTimestamp(now)))
       """
   }
 }

@@ -263,6 +263,11 @@ struct AdminActionTests {
       let form = try await browser.get(path)
       #expect(form.contains(#"type="date""#))
       #expect(form.contains(#"<option value="premium" selected>premium</option>"#))
+      // Among several, none is chosen in advance.
+      try await api.describe("lifetime", "forever", type: .nonConsumable)
+      let several = try await browser.get(path)
+      #expect(several.contains(#"<option value="" selected>Choose…</option>"#))
+      #expect(try await browser.post(path, [("reason", "Sorry.")]).contains("is missing"))
       func ask(_ name: String, _ more: (String, String)...) async throws -> AdminBrowser.Page {
         try await browser.post(annas, [("entitlement", name), ("reason", "Sorry.")] + more)
       }

@@ -119,6 +119,18 @@ struct CustomerTests {
       #expect(try await listed("?state=expired") == [])
       #expect(try await listed("?state=none").count == 5)
       #expect(try await listed("?since=2026-01-02") == ["new"])
+      // All that match are counted, whatever part is shown.
+      for (query, total) in [
+        ("", "6 customers"), ("?limit=4", "6 customers"), ("?since=2026-01-02", "1 customer"),
+        ("?state=none&limit=2", "5 customers"), ("?state=active", "1 customer"),
+      ] {
+        #expect(
+          try await browser.get("/admin/accounts\(query)").contains("<h2>\(total)</h2>"), "\(query)"
+        )
+      }
+      #expect(
+        try await browser.get("/admin/accounts").contains(
+          #"<span class="tag">premium <span class="badge good">Active</span></span>"#))
       for query in ["state=x", "since=x", "after=x"] {
         #expect(try await browser.get("/admin/accounts?\(query)").status == 400, "\(query)")
       }

@@ -252,11 +252,11 @@ struct ReportPageTests {
         let page = try await get(path, &browser)
         #expect(page.status == 200, "\(report)")
         let definition = try #require(definitions[report])
-        let words = page.text.replacing(/<span title="[a-z_]+">([a-z ]+)<\/span>/) { "\($0.1)" }
+        let words = page.text.replacing(/<span title="[a-z_]+">([^<]+)<\/span>/) { "\($0.1)" }
         #expect(
           words.contains(
             PageText.escaped(
-              definition.replacing(/[a-z]+(?:_[a-z]+)+/) { $0.0.replacing("_", with: " ") })),
+              definition.replacing(/[a-z]+(?:_[a-z]+)+/) { DefinitionText.words(String($0.0)) })),
           "\(report)")
         let table = try await api.api.reports.table(
           of: report, try Self.choices(report), at: api.api.now())
@@ -292,12 +292,46 @@ struct ReportPageTests {
     }
   }
 
+  @Test func `ownership has a row for each period, and loses no number`() async throws {
+    try await withSamples { api, browser in
+      let table = try await api.api.reports.table(
+        of: .ownership, try Self.choices(.ownership), at: api.api.now())
+      let page = try await get(try Self.address(.ownership), &browser)
+      let section = try #require(
+        page.text.components(separatedBy: "<section class=\"report\">").last)
+      #expect(section.contains(">Decided: Submitted first</th>"))
+      let rows = section.components(separatedBy: "<tr").dropFirst(2).filter {
+        !$0.contains(">Total")
+      }
+      #expect(rows.count == Set(table.records.compactMap(\.periodStart)).count)
+      let shown = rows.flatMap { row in
+        row.matches(of: /<td class=\x22number [^>]*>(?:<a[^>]*>)?([0-9]+)/)
+          .compactMap { Int64($0.1) }
+      }
+      #expect(shown.reduce(0, +) == table.records.reduce(0) { $0 + $1.integer("number") })
+      #expect(shown.count > rows.count)
+    }
+  }
+
   @Test func `money is exact, and shares say of what`() async throws {
     try await withSamples { _, browser in
       let march = [("from", "2026-03-01"), ("to", "2026-03-31")]
       let revenue = try await get(try Self.address(.revenue, march), &browser)
       #expect(revenue.contains("80.97 EUR"))
       #expect(revenue.contains("12.48 USD"))
+      // What is read first has the width of the page; the rest is folded.
+      let tables = revenue.text.components(separatedBy: "<section class=\"report\">").dropFirst()
+      #expect(
+        tables.map { table in
+          table.matches(of: /<th scope=\x22col\x22[^>]*>([^<]+)/).map { String($0.1) }
+        } == [
+          ["Period", "Charges", "Charged", "Refunds", "Refunded amount", "Net", "Proceeds"],
+          [
+            "Period", "Offers", "Trials", "Refunded later", "Amount refunded later",
+            "Net (refunds by purchase date)",
+          ],
+        ])
+      #expect(tables.last?.contains("<details>\n<summary>") == true)
       // Amounts can be converted to what is sold in, and nothing else is offered.
       #expect(revenue.contains(#"<option value="EUR""#))
       #expect(!revenue.contains(#"<option value="AED""#))

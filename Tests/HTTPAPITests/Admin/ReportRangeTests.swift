@@ -137,6 +137,8 @@ struct ReportRangeTests {
       (.refunds, "days_after", .text("002-003"), "2–3 days", "002-003"),
       (.unclaimed, "age", .text("3: under 7 days"), "Under 7 days", "3: under 7 days"),
       (.intake, "measure", .text("jobs_overdue"), "Overdue jobs", "jobs_overdue"),
+      (.intake, "cause", .text("EXPIRED"), "Expired", "EXPIRED"),
+      (.intake, "cause", .text("HTTP 503"), "HTTP 503", nil),
       (.intake, "cause", .text("receipt_rejected 21003"), "Receipt rejected 21003",
         "receipt_rejected 21003"),
       (.intake, "cause", .text("Apple answered with HTTP 503."), "Apple answered with HTTP 503.",

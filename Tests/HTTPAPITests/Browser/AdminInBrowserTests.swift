@@ -352,6 +352,12 @@ struct AdminInBrowserTests {
       #expect(try await browser.texts("#chart-1-1 .readout").isEmpty)
       try await browser.click("#chart-1-1 summary")
       try await browser.see("Time")
+      // On a telephone the navigation is behind a button.
+      try await browser.setPhone(true)
+      try await browser.click(".menu summary")
+      try await browser.click(".menu a[href='/admin/health']")
+      try await browser.arrive(at: "/admin/health")
+      try await browser.setPhone(false)
       try await browser.setScripts(true)
     }
   }

@@ -86,6 +86,7 @@ struct WhatIfTests {
       #expect(form.status == 200)
       #expect(form.contains("<option value=\"latest-submitter-takes\">"))
       #expect(!form.contains("Gains and losses"))
+      #expect(form.contains("<details class=\"rare\"><summary>"))
 
       let page = try await browser.get(
         "/admin/what-if?policy=first-owner-keeps&account_id=&original_transaction_id=\(line)")
@@ -107,6 +108,7 @@ struct WhatIfTests {
       let wrong = try await browser.get("/admin/what-if?policy=shared&billing_retry_days=x")
       #expect(wrong.status == 400)
       #expect(wrong.contains("must be a number from 0 to 100000"))
+      #expect(wrong.contains("<details class=\"rare\" open><summary>"))
     }
   }
 }

@@ -40,5 +40,4 @@ BEGIN ATOMIC
     ORDER BY i.from_day, i.administrator, i.action;
 END;
 COMMENT ON FUNCTION report_audit IS
-    'How often each administrator (the name of an API key) did what, per day. report_audit_item '
-    'has the actions.';
+    'How often each administrator (the name of an API key) did what, per day.';

@@ -1,0 +1,137 @@
+import LedgerStorage
+import Subscriptions
+
+/// A ledger entry, event or administrator action, with its source.
+struct FactRow: Sendable {
+  /// The HTML id, used by links of the timeline.
+  var anchor: String?
+  /// The time of recording, or of the action.
+  var at: Moment
+  var sentence: String
+  /// What follows the subject.
+  var rest = ""
+  /// The original transaction, unless the page is about it.
+  var subject: PageLink?
+  /// For example `Notification`, `Submission`, `Poll` or `Administrator`.
+  var source: String
+  var symbol: TimelineLayout.Symbol
+  /// For example `DID_RENEW`.
+  var sourceDetail: String?
+  /// The id of the notification or submission.
+  var sourceID: String?
+  /// The page of what `sourceID` names.
+  var sourceHref: String?
+  /// The administrator's reason.
+  var reason: String?
+  /// The date of Apple's statement, if it differs from `at`.
+  var statedAt: Moment?
+
+  /// The original transaction and the charge that it is about, if any.
+  var line: OriginalTransactionKey?
+  var chargeID: String?
+  /// Among rows about one charge at one moment, the highest is shown.
+  var rank = 0
+  /// Whether it says no more than that a subscription was renewed; receipts don't tell renewals.
+  var isRenewal = false
+  /// The other rows about the charge at this moment.
+  var parts: [FactRow] = []
+  var partsTitle: String?
+  /// Earlier renewals of the original transaction with no other row between.
+  var earlier: [FactRow] = []
+  var earlierTitle: String?
+}
+
+extension FactRow {
+  /// Whether it is folded below a later one: both are renewals, or one message said the same of
+  /// both charges.
+  fileprivate func isAlike(_ later: FactRow) -> Bool {
+    guard line != nil, line == later.line else { return false }
+    return isRenewal && later.isRenewal
+      || at.iso == later.at.iso && rank > 0 && rank == later.rank
+  }
+}
+
+extension [FactRow] {
+  /// The rows, latest first, with those about one charge at one moment as one, and a run of
+  /// renewals below the latest.
+  var folded: [FactRow] {
+    var groups: [[FactRow]] = []
+    for row in self {
+      let place = groups.indices.reversed().prefix { groups[$0][0].at.iso == row.at.iso }
+        .first { groups[$0].isAboutCharge(of: row) }
+      if let place { groups[place].append(row) } else { groups.append([row]) }
+    }
+    var rows: [FactRow] = []
+    for group in groups {
+      let first = group.indices.max { group[$0].rank < group[$1].rank } ?? 0
+      var row = group[first]
+      row.parts = group.indices.filter { $0 != first }.map { group[$0] }
+      if !row.parts.isEmpty { row.partsTitle = Count.text(row.parts.count, "detail") }
+      row.isRenewal = group.allSatisfy(\.isRenewal) && group.contains { $0.chargeID != nil }
+      guard let last = rows.last, row.isAlike(last) else {
+        rows.append(row)
+        continue
+      }
+      rows[rows.count - 1].earlier.append(row)
+      rows[rows.count - 1].earlierTitle =
+        Count.text(last.earlier.count + 1, "earlier charge")
+        + (row.at.iso == last.at.iso ? "" : " since \(row.at.text.prefix { $0 != "," })")
+    }
+    return rows
+  }
+
+  /// Whether a row of the same moment is about the same charge as these, or about their original
+  /// transaction as a whole.
+  private func isAboutCharge(of row: FactRow) -> Bool {
+    guard let line = row.line, self[0].line == line else { return false }
+    let chargeID = lazy.compactMap(\.chargeID).first
+    return chargeID == nil || row.chargeID == nil || chargeID == row.chargeID
+  }
+}
+
+extension LedgerEntry.Content {
+  /// The transaction that it is about; nil for a renewal status or a link.
+  var transactionID: TransactionID? {
+    switch self {
+    case .evidence(.transaction(let record)): record.key.transactionID
+    case .evidence: nil
+    case .action(let action): action.transaction?.transactionID
+    case .ownership(let change): change.charge.transactionID
+    }
+  }
+
+  /// See ``FactRow/rank``.
+  var rank: Int {
+    switch self {
+    case .ownership(let change): [.corrected, .placed].contains(change.action) ? 4 : 2
+    case .evidence(.transaction): 3
+    case .evidence, .action: 0
+    }
+  }
+
+  /// See ``FactRow/isRenewal``.
+  var isRenewal: Bool {
+    switch self {
+    case .evidence(.transaction(let record)):
+      record.kind != .purchase && record.revocation.revocation == nil && !record.isUpgraded
+    case .evidence(.renewalStatus(let status, _)):
+      status.autoRenews != false && [nil, .undisturbed].contains(status.phase)
+    case .evidence(.link): false
+    case .action(.claim): true
+    case .action: false
+    case .ownership(let change):
+      [.decided, .claimed].contains(change.action) && change.previousOwner == nil
+        && change.decision.renewal.previous != nil
+    }
+  }
+}
+
+extension LedgerEvent.Kind {
+  /// See ``FactRow/rank``.
+  var rank: Int { self == .transactionRecorded ? 1 : 0 }
+
+  /// See ``FactRow/isRenewal``.
+  var isRenewal: Bool {
+    [.transactionRecorded, .ownerDecided, .entitlementExtended].contains(self)
+  }
+}
