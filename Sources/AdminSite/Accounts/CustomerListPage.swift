@@ -69,6 +69,8 @@ struct CustomerListController: Controller {
   private static let batch = 500
   /// Accounts read for one page at most, because few may match.
   private static let mostRead = 5000
+  /// More are not counted, because each is read.
+  private static let mostCounted = 100_000
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
@@ -110,10 +112,13 @@ struct CustomerListController: Controller {
       ), "customers")
   }
 
-  /// The number of all customers that match.
+  /// The number of customers that match, as far as they are counted.
   private func total(_ filter: Filter) async throws -> String {
     guard filter.state != nil || filter.product != nil else {
-      return Count.text(try await ledger.accounts.accountCount(since: filter.since), "customer")
+      let count = try await ledger.accounts.accountCount(
+        since: filter.since, limit: Self.mostCounted + 1)
+      return count > Self.mostCounted
+        ? "More than \(Count.text(Self.mostCounted, "customer"))" : Count.text(count, "customer")
     }
     var (cursor, count): (TimedCursor<String>?, Int) = (nil, 0)
     for _ in 0..<(Self.mostRead / Self.batch) {

@@ -121,7 +121,7 @@ extension LedgerEntry.Content {
     case .action: false
     case .ownership(let change):
       [.decided, .claimed].contains(change.action) && change.previousOwner == nil
-        && change.decision.renewal.previous != nil
+        && change.decision.rule == .activelyAutoRenewing
     }
   }
 }

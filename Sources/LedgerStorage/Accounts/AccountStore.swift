@@ -97,13 +97,15 @@ package struct AccountStore: LedgerStore {
     ).decode(into: Account.init)
   }
 
-  /// Counts accounts by the dates of their creation, without erased ones.
-  package func accountCount(since: Timestamp? = nil) async throws -> Int {
+  /// Counts accounts by the dates of their creation, without erased ones, up to a limit.
+  package func accountCount(since: Timestamp? = nil, limit: Int) async throws -> Int {
     let begin = since.map { "created_at >= \($0)" as SQL } ?? "true"
     return try await database.query(
       """
-      SELECT count(*) FROM tenure.account
-      WHERE \(begin) AND account_id <> 'erased-' || account_key
+      SELECT count(*) FROM (
+        SELECT 1 FROM tenure.account
+        WHERE \(begin) AND account_id <> 'erased-' || account_key LIMIT \(limit)
+      ) AS first
       """
     ).decodeOnly(Int.self)
   }
