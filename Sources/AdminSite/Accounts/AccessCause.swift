@@ -80,10 +80,12 @@ struct AccessCauses: Sendable {
       original.line.decisions[other.id].map { (charge: other, decision: $0.decision) }
     }.first { $0.decision.renewal.previous == charge.id }
     guard let next else {
-      let position = original.rule.position(of: charge.id)
-      let isOff = position.map { !original.rule.renewal(ofChargeAt: $0).autoRenews } ?? false
+      // As it was at the end: a refund and the end of billing retry switch auto-renew off, too.
+      let statement = original.rule.position(of: charge.id).flatMap {
+        original.rule.course.autoRenewStatement(after: $0, before: charge.end)
+      }
       return Cause(
-        sentence: charge.isSubscription && isOff
+        sentence: charge.isSubscription && statement?.autoRenews == false
           ? "\(expired): auto-renew was off." : "\(expired).")
     }
     let name = next.decision.isAutomaticRenewal(next.charge.kind) ? "renewal" : "purchase"
@@ -176,10 +178,11 @@ extension Entitlement {
   }
 
   private var grantInWords: String {
-    switch state {
-    case .revoked: "Granted by an administrator; revoked\(on(endedAt))."
-    case .expired: "Granted by an administrator; expired\(on(endedAt))."
-    default: "Granted by an administrator."
+    let granted = "\(name) was granted by an administrator"
+    return switch state {
+    case .revoked: "\(granted); revoked\(on(endedAt))."
+    case .expired: "\(granted); expired\(on(endedAt))."
+    default: "\(granted)."
     }
   }
 

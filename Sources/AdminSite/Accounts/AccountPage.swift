@@ -70,29 +70,32 @@ struct AccountPageController: Controller {
       ), "account")
   }
 
-  /// The active entitlements, or why there are none, with the account that has what followed.
+  /// The active entitlements and the latest loss, or why there are none, with the account that has
+  /// what followed.
   private static func verdict(
     _ entitlements: [Entitlement], _ causes: AccessCauses, charges: AccountCharges,
     mergedInto heir: String?, lastSubmission submission: Submission?
   ) -> (text: String, tone: String, counterpart: String?) {
     let active = entitlements.filter(\.isActive)
+    let last = entitlements.filter { !$0.isActive }.max {
+      ($0.endedAt?.milliseconds ?? .max) < ($1.endedAt?.milliseconds ?? .max)
+    }
+    let loss = last.map(causes.cause)
     guard active.isEmpty else {
       // Several entitlements of one product end together.
       let ends = active.map(\.inWords).reduce(into: [String]()) { ends, words in
         if !ends.contains(words) { ends.append(words) }
       }
       return (
-        "Active entitlements: \(active.map(\.name).joined(separator: ", ")). "
-          + ends.joined(separator: " "),
-        active.contains { $0.state == .inGracePeriod } ? Tone.warning : Tone.good, nil
+        (["Active entitlements: \(active.map(\.name).joined(separator: ", "))."] + ends
+          + [loss?.sentence].compactMap(\.self)).joined(separator: " "),
+        active.contains { $0.state == .inGracePeriod } || last?.state == .inBillingRetry
+          ? Tone.warning : Tone.good, loss?.counterpart
       )
     }
     var reasons = reasons(charges, mergedInto: heir, lastSubmission: submission)
     let lead: String
-    if let last = entitlements.max(by: {
-      ($0.endedAt?.milliseconds ?? .max) < ($1.endedAt?.milliseconds ?? .max)
-    }) {
-      let cause = causes.cause(of: last)
+    if let last, let cause = loss {
       let isQuiet = last.state == .expired && reasons.isEmpty && cause.counterpart == nil
       return (
         ([cause.sentence] + reasons).joined(separator: " "),

@@ -128,7 +128,13 @@ extension LedgerEntry.Content {
 
 extension LedgerEvent.Kind {
   /// See ``FactRow/rank``.
-  var rank: Int { self == .transactionRecorded ? 1 : 0 }
+  var rank: Int {
+    switch self {
+    case .transactionRevoked, .entitlementExpired, .entitlementRevoked: 5
+    case .transactionRecorded: 1
+    default: 0
+    }
+  }
 
   /// See ``FactRow/isRenewal``.
   var isRenewal: Bool {

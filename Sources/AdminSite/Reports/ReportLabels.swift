@@ -1,3 +1,4 @@
+import JSONText
 import Reports
 import Subscriptions
 
@@ -39,6 +40,7 @@ extension ReportValue {
     case .text(let value) where Self.isEnum(column, of: report):
       let text = EnumText.label(value, in: column)
       return (text, text == value || value.isEmpty ? nil : value)
+    case .text(let value) where column == "data": return (EnumText.details(value), value)
     case .money(let milliunits, let currency?):
       return (words, ChartUnit.exact(milliunits, currency: currency))
     case .money(0, nil): return ("", nil)
@@ -69,6 +71,16 @@ enum EnumText {
 
   /// The label of an event that has one.
   static func event(_ name: String) -> String? { labels["measure"]?[name] }
+
+  /// The members of a JSON object, as in `Entitlement: pro; expires at: 23 Dec 2026, 00:00`.
+  static func details(_ json: String) -> String {
+    guard case .object(let members)? = try? JSONValue(parsing: json.utf8) else { return json }
+    let words = members.filter { $0.value != .null }.map { member in
+      let value = member.value.string ?? String(decoding: member.value.bytes, as: UTF8.self)
+      return "\(member.key.rawValue.replacing("_", with: " ")): \(value.withTimesForPeople)"
+    }.joined(separator: "; ")
+    return words.prefix(1).uppercased() + words.dropFirst()
+  }
 
   /// As in `In grace period`.
   static func sentence(_ name: String) -> String {

@@ -192,8 +192,13 @@ extension DataTable {
 
   /// The place of a report's column: on a phone, the first few are seen.
   private static func rank(_ column: ReportColumn, in report: Report) -> Int {
-    let first =
-      report == .unclaimed ? ["product_id", "amount_milliunits", "number", "age"] : [String]()
+    let first: [String] =
+      switch report {
+      case .churn: ["from_day", "segment", "active_at_start", "churned", "churn_rate"]
+      case .renewalsDue: ["day", "product_id", "amount_milliunits"]
+      case .unclaimed: ["product_id", "amount_milliunits", "number", "age"]
+      default: []
+      }
     let isLast = ["environment", "bundle_id"].contains(column.name)
     return first.firstIndex(of: column.name) ?? (isLast ? first.count + 1 : first.count)
   }

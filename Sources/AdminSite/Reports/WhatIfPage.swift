@@ -64,6 +64,8 @@ struct WhatIfPageController: Controller {
     }
     var policy = field(TextField.policy.name, "Policy")
     policy.isSelect = true
+    // The present rule would be compared with itself.
+    if policy.value.isEmpty { policy.value = OwnershipPolicy.all.dropFirst().first?.name ?? "" }
     policy.options = OwnershipPolicy.all.map {
       ($0.name, $0.label, policy.value == $0.name)
     }
@@ -156,7 +158,8 @@ extension DataTable {
               } ?? "price unknown"),
             account(difference.owner), account(difference.loses),
             difference.gains.count == 1 ? account(difference.gains[0]) : DataCell(text: accounts),
-            DataCell(text: named.explanation), DataCell(text: named.policyExplanation),
+            DataCell(text: named.explanation.withTimesForPeople),
+            DataCell(text: named.policyExplanation.withTimesForPeople),
           ])
       },
       emptyText: "No charge would have another owner.",

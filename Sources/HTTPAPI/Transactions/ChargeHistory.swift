@@ -122,7 +122,7 @@ private struct Sentence {
       + "on \(record.chargedAt)"
     if let expiresDate = record.expiresDate { text += ", paid until \(expiresDate)" }
     if let revocation = record.revocation.revocation {
-      text += ", revoked on \(revocation.at)"
+      text += ", \(revocation.isRefund ? "refunded" : "revoked") on \(revocation.at)"
     }
     if record.isUpgraded { text += ", replaced by an upgrade" }
     return text + "."

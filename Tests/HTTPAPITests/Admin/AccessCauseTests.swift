@@ -105,6 +105,16 @@ struct AccessCauseTests {
       verdict: "monthly expired on 31 Jan 2026: auto-renew was off.", state: "expired",
       because: .expired, ended: 30),
     Story(
+      name: "refunded after it expired", account: "rolf",
+      tell: { api in
+        try await api.claim(month, on, by: "rolf", on: 10)
+        var refunded = month
+        refunded.revokedOn = 50
+        try await api.claim(
+          refunded, Future(isOn: false, end: 30, intent: 1), by: "rolf", on: 50)
+      },
+      verdict: "monthly expired on 31 Jan 2026.", state: "expired", because: .expired, ended: 30),
+    Story(
       name: "in billing retry", account: "karin",
       tell: { api in
         try await api.claim(
@@ -140,6 +150,37 @@ struct AccessCauseTests {
         #expect(entitlement?["ended_because"]?.string == story.because.rawValue)
         #expect(entitlement?["ended_at"]?.string == storyDay(story.ended).description)
       }
+    }
+  }
+
+  @Test func `the off with which Apple gives up is not the customer's`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.claim(
+        Self.month, Future(isOn: true, end: 30, isInRetry: true, intent: 2), by: "gerd", on: 31)
+      try await api.claim(
+        Self.month, Future(isOn: false, end: 30, isInRetry: false, intent: 2), by: "gerd", on: 95)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/accounts/gerd")
+      #expect(page.contains(">monthly expired on 31 Jan 2026.<"))
+    }
+  }
+
+  @Test func `beside an active entitlement the latest loss is named`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.describe("lifetime", "lifetime")
+      let forever = Payment(
+        id: "9", line: "9", product: "lifetime", type: "Non-Consumable", from: 1)
+      try await api.claim(forever, by: "karin", on: 1.1)
+      try await api.claim(
+        Self.month, Future(isOn: true, end: 30, isInRetry: true), by: "karin", on: 31)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/accounts/karin")
+      #expect(
+        page.contains(
+          #"<p class="verdict warning">Active entitlements: lifetime. lifetime does not expire. "#
+            + "monthly could not be charged on 31 Jan 2026; access is suspended"))
     }
   }
 

@@ -217,7 +217,7 @@ struct AccountPageTests {
       let history = section("History", of: page)
       for part in [
         "“anna” submitted transaction \(bought).", "Claimed. “anna” submitted it first",
-        "Apple reported transaction \(bought)", "revoked on 4 Jan 2026",
+        "Apple reported transaction \(bought)", "refunded on 4 Jan 2026",
       ] {
         #expect(history.replacing(/<[^>]*>/, with: "").contains(part), "\(part)")
       }
@@ -317,6 +317,15 @@ struct AccountPageTests {
       let line = section("History", of: try await browser.get("/admin/original-transactions/1"))
       #expect(line.contains("2 earlier charges since 30 Jan 2026"))
       #expect(rows(line).count == 2)
+
+      // Bought again by another account, in a payload that doesn't tell renewals.
+      var again = Payment(id: "5", line: "1", from: 125, to: 155)
+      again.reason = nil
+      try await api.claim(again, Future(line: "1", isOn: true, end: 155), by: "ben", on: 125.1)
+      browser = try await AdminBrowser.loggedIn(api)
+      let now = rows(
+        section("History", of: try await browser.get("/admin/original-transactions/1")))
+      #expect(now.count == 3 && now.first?.contains("transaction 5") == true, "\(now)")
     }
   }
 

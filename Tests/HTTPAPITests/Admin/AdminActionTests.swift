@@ -302,7 +302,7 @@ struct AdminActionTests {
       let account = try await browser.get("/admin/accounts/ben")
       #expect(account.contains("“premium” was granted through 31 Mar 2026 (UTC)."))
       #expect(account.contains("Active entitlements: premium."))
-      #expect(account.contains("Granted by an administrator."))
+      #expect(account.contains("premium was granted by an administrator."))
 
       let revocation = try #require(
         account.text.firstMatch(of: /\/admin\/grants\/[0-9a-f-]*\/revoke/).map { String($0.0) })
@@ -312,7 +312,7 @@ struct AdminActionTests {
       #expect(back.location == "/admin/accounts/ben")
       let after = try await browser.get("/admin/accounts/ben")
       #expect(after.contains("was revoked."))
-      #expect(after.contains("Granted by an administrator; revoked on 1 Jan 2026."))
+      #expect(after.contains("premium was granted by an administrator; revoked on 1 Jan 2026."))
       #expect(!after.contains(revocation))
       #expect(try await actions(api).map(\.action) == ["revoke_grant", "grant"])
       #expect(try await browser.get("/admin/grants/\(UUID())/revoke").status == 404)

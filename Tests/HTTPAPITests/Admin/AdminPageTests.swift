@@ -104,7 +104,7 @@ struct AdminPageTests {
         "renewals go to ben", "Renewals belong to ben.", #"href="/admin/accounts/anna""#,
         #"id="charge-\#(first)-monthly""#, #"id="charge-\#(second)-quarterly""#,
         "submitted it first; ", "Submission", "from ben", "“anna” submitted transaction \(first).",
-        "revoked on 11 Feb 2026", ##"href="#charge-\##(first)-monthly""##,
+        "refunded on 11 Feb 2026", ##"href="#charge-\##(first)-monthly""##,
       ] {
         #expect(page.contains(part), "\(part)")
       }

@@ -276,6 +276,17 @@ struct ReportChartTests {
     #expect(!text.withTimesForPeople.contains("T00:00:00.000Z"))
   }
 
+  @Test(arguments: [
+    (
+      #"{"entitlement":"pro","expires_at":"2026-12-23T00:00:00.000Z","note":null,"days":3}"#,
+      "Entitlement: pro; expires at: 23 Dec 2026, 00:00; days: 3"
+    ),
+    ("{}", ""), ("no JSON", "no JSON"),
+  ])
+  func `an action's details are words`(json: String, words: String) {
+    #expect(EnumText.details(json) == words)
+  }
+
   @Test func `each currency has its own charts, with every time in them`() {
     let table = ReportTable(
       report: .revenue, asOf: Self.now,
