@@ -34,7 +34,9 @@ struct AppStoreConversationTests {
 
   private func json(_ outcome: ChildProcess.Outcome) throws -> JSONValue {
     #expect(outcome.status == 0, "\(outcome.errors)")
-    #expect(outcome.errors.isEmpty, "\(outcome.errors)")
+    // On a busy machine with the progress of a slow answer.
+    let errors = outcome.errors.split(separator: "\n").filter { !$0.hasSuffix(" read") }
+    #expect(errors.isEmpty)
     return try JSONValue(parsing: Array(outcome.output.utf8))
   }
 
