@@ -83,9 +83,6 @@ struct WebDriver: Sendable {
     try await Self.send(.GET, url + path, nil)
   }
 
-  /// The shared client would wait for a slow page for 90 s only.
-  private static let client = HTTPClient(eventLoopGroupProvider: .singleton)
-
   private static func send(_ method: HTTPMethod, _ url: String, _ body: JSONValue?) async throws
     -> JSONValue
   {
@@ -97,7 +94,7 @@ struct WebDriver: Sendable {
       request.headers.add(name: "Content-Type", value: "application/json")
       request.body = .bytes(ByteBuffer(bytes: body.bytes))
     }
-    let answer = try await client.execute(
+    let answer = try await HTTPClient.shared.execute(
       request, timeout: .seconds(BrowserProcess.patience.components.seconds))
     let bytes = Array(try await answer.body.collect(upTo: 1 << 26).readableBytesView)
     let value = try JSONValue(parsing: bytes)["value"] ?? .null

@@ -53,7 +53,10 @@ struct TestAPI: Sendable {
     try await withScratchDatabase { database in
       let (api, apple, intake, poll) = try await assemble(
         database, choices: choices, apple: apple, logger: logger)
-      try await api.application(host: "127.0.0.1", port: 0).test(setup) { client in
+      // The framework's connection is idle while a test uses a browser.
+      var limits = ConnectionLimits()
+      limits.idle = .hours(1)
+      try await api.application(host: "127.0.0.1", port: 0, limits: limits).test(setup) { client in
         let stage = TestAPI(
           client: client, api: api, apple: apple, intake: intake, poll: poll,
           ledger: api.ledger, database: database)
