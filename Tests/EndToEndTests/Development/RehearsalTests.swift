@@ -27,11 +27,6 @@ struct RehearsalTests {
     "ended by a signal leaves no process and no file behind",
     arguments: [SIGINT, SIGTERM])
   func leavesNothing(signal: Int32) async throws {
-    // SwiftNIO stops the program when a connection comes in while the simulated App Store ends.
-    await withKnownIssue(isIntermittent: true) { try await endsWithNothingLeft(after: signal) }
-  }
-
-  private func endsWithNothingLeft(after signal: Int32) async throws {
     try await withTemporaryDirectory { directory in
       let rehearsal = try ChildProcess(
         try TenureProgram.executable, ["rehearse", "--owners", "2000", "--newcomers", "0"],

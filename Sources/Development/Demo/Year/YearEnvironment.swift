@@ -111,17 +111,18 @@ func withServices<Value: Sendable>(
   _ services: [any Service], logger: Logger, _ body: () async throws -> Value
 ) async throws -> Value {
   let group = ServiceGroup(services: services, logger: logger)
-  return try await withThrowingTaskGroup(of: Void.self) { tasks in
-    tasks.addTask { try await group.run() }
-    do {
-      let value = try await body()
-      await group.triggerGracefulShutdown()
-      try await tasks.waitForAll()
-      return value
-    } catch {
-      await group.triggerGracefulShutdown()
-      _ = await tasks.nextResult()
-      throw error
-    }
+  // Not a child task: when this one is cancelled, the body ends first, with what it has started.
+  // SwiftNIO would end the program if a connection came in while a server is being cancelled.
+  let running = Task { try await group.run() }
+  do {
+    let value = try await body()
+    await group.triggerGracefulShutdown()
+    try await running.value
+    return value
+  } catch {
+    await group.triggerGracefulShutdown()
+    if Task.isCancelled { running.cancel() }
+    _ = await running.result
+    throw error
   }
 }
