@@ -60,10 +60,9 @@ struct ActionForm: Sendable {
   let properties: [Property]
   /// The fields before the reason, if one is asked for; none in the confirmation, where they are hidden.
   var fields: [FormField] = []
-  /// Folded, unless one of them is filled in or has a fault.
+  /// Folded, unless one of them is used.
   var rareFields: [FormField] = []
   var rareTitle = ""
-  var isRareOpen = false
   var asksReason = true
   let buttonLabel: String
   var isDanger = false
@@ -101,9 +100,6 @@ struct ActionForm: Sendable {
     }
     form.fields = (fields + (asksReason ? [Self.reason] : [])).map(shown)
     form.rareFields = rareFields.map(shown)
-    form.isRareOpen = form.rareFields.contains {
-      $0.fault != nil || $0.isChecked || !$0.value.isEmpty
-    }
     form.fault =
       (form.fields + form.rareFields).contains { $0.fault != nil }
       ? "Nothing was changed. Fix the highlighted fields." : problem?.detail
@@ -116,7 +112,10 @@ struct ActionForm: Sendable {
     var frame = try await pages.frame(title, context)
     frame.trail = [subject]
     return PageRenderer.response(
-      (page: frame, form: self, hasRare: !rareFields.isEmpty), "action", status: status)
+      (
+        page: frame, form: self, hasRare: !rareFields.isEmpty,
+        isRareOpen: rareFields.contains(where: \.isUsed)
+      ), "action", status: status)
   }
 }
 

@@ -177,6 +177,9 @@ struct FormField: Sendable {
   var hint: String?
   /// Why the value is refused.
   var fault: String?
+
+  /// Whether it is filled in or refused, and must not be folded.
+  var isUsed: Bool { fault != nil || isChecked || !value.isEmpty }
 }
 
 /// The links to the previous and next page of a list.

@@ -29,7 +29,7 @@ struct WhatIfPageController: Controller {
       (
         page: try await pages.frame("What if", at: AdminURL.whatIf, context),
         action: AdminURL.whatIf, fields: usual, rareFields: rare,
-        isRareOpen: rare.contains { $0.fault != nil || !$0.value.isEmpty },
+        isRareOpen: rare.contains(where: \.isUsed),
         fault: (usual + rare).contains { $0.fault != nil } ? nil : fault?.detail,
         policies: OwnershipPolicy.all.map {
           (name: $0.name, label: $0.label, summary: $0.summary)
