@@ -1069,6 +1069,8 @@ CREATE TABLE holding (
     starts_at               timestamptz NOT NULL,
     -- Null: never, or by the catalogue.
     ends_at                 timestamptz,
+    -- The end of the grace period, or of the paid one without it; null unless billing failed.
+    grace_ends_at           timestamptz,
     revoked_at              timestamptz,
     superseded_at           timestamptz,
     -- When the account lost the charge; null: it owns it.
@@ -1076,10 +1078,9 @@ CREATE TABLE holding (
     -- Set on the latest charge alone.
     auto_renews             boolean,
     phase                   text,
-    grace_ends_at           timestamptz,
     PRIMARY KEY (account_id, environment, original_transaction_id, transaction_id, product_id),
     CONSTRAINT holding_renewal CHECK ((auto_renews IS NULL) = (phase IS NULL)
-        AND (phase IS NOT DISTINCT FROM 'grace_period') = (grace_ends_at IS NOT NULL))
+        AND (phase IS DISTINCT FROM 'grace_period' OR grace_ends_at IS NOT NULL))
 );
 COMMENT ON TABLE holding IS 'Projection: holdings of accounts. [by account_id]';
 
@@ -1241,10 +1242,10 @@ part AS NOT MATERIALIZED (
     SELECT held.*,
         coalesce(is_revoked, false) AS revoked,
         least(ends, revoked_at, moved_at) AS access_ends,
-        CASE phase WHEN 'grace_period' THEN greatest(ends, grace_ends_at) ELSE ends END AS graced_ends,
+        greatest(ends, grace_ends_at) AS graced_ends,
         CASE
             WHEN now() < ends THEN 'active'
-            WHEN phase = 'grace_period' AND now() < grace_ends_at THEN 'in_grace_period'
+            WHEN now() < grace_ends_at THEN 'in_grace_period'
             WHEN phase = 'billing_retry' THEN 'in_billing_retry'
             ELSE 'expired'
         END AS own_state
@@ -1306,8 +1307,7 @@ deciding AS (
 chain AS (
     -- Each of its entitlements, with the holdings that grant the same and prolong it: they begin no
     -- later than everything before ends, give or take Duration.gapTolerance.
-    SELECT d.*, granted.entitlement, f.ends AS last_ends, f.phase AS last_phase,
-        f.grace_ends_at AS last_grace_ends_at, f.is_first,
+    SELECT d.*, granted.entitlement, f.ends AS last_ends, f.graced_ends AS last_graced_ends, f.is_first,
         f.starts_at AS last_starts_at, f.position,
         coalesce(f.starts_at <= max(CASE WHEN f.is_first THEN f.access_ends ELSE f.ends END)
             OVER (links ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
@@ -1355,11 +1355,7 @@ bought AS (
 offered AS (
     SELECT b.account_id, b.entitlement, b.state IN ('active', 'in_grace_period') AS active, b.state,
         b.product_id, b.last_ends AS expires_at,
-        least(
-            CASE b.last_phase
-                WHEN 'grace_period' THEN greatest(b.last_ends, b.last_grace_ends_at)
-                ELSE b.last_ends
-            END,
+        least(b.last_graced_ends,
             CASE WHEN b.is_first THEN least(b.revoked_at, b.moved_at) END) AS access_ends_at,
         b.state NOT IN ('revoked', 'expired') AND EXISTS (
             SELECT FROM part AS p
@@ -1376,7 +1372,7 @@ offered AS (
             WHEN b.state = 'revoked' AND b.access_ended = b.revoked_at THEN 'refunded'
             WHEN b.state = 'revoked' THEN 'moved'
             WHEN b.state = 'expired' AND b.superseded_at = b.ends THEN 'replaced'
-            WHEN b.state = 'expired' AND b.phase = 'grace_period' THEN 'billing'
+            WHEN b.state = 'expired' AND b.grace_ends_at IS NOT NULL THEN 'billing'
             WHEN b.state = 'expired' THEN 'expired'
         END AS ended_because
     FROM bought AS b

@@ -41,7 +41,8 @@ struct AccessCauses: Sendable {
       return Cause(sentence: "Family Sharing ended\(on(entitlement.endedAt)).")
     case .replaced: return replacement(of: charge, in: original, ending: entitlement)
     case .moved: return move(of: charge, to: recorded.decision, in: original, ending: entitlement)
-    case .expired: return expiry(of: charge, in: original, ending: entitlement)
+    case .billing where entitlement.state == .expired, .expired:
+      return expiry(of: charge, in: original, ending: entitlement)
     case .refunded, .billing, .grantEnded, .grantRevoked, nil:
       return Cause(sentence: entitlement.inWords)
     }
@@ -75,7 +76,7 @@ struct AccessCauses: Sendable {
   private func expiry(
     of charge: Charge, in original: RecordedOriginalTransaction, ending entitlement: Entitlement
   ) -> Cause {
-    let expired = "\(charge.productID) expired\(on(entitlement.endedAt))"
+    let expired = entitlement.inWords
     let next = original.rule.charges.lazy.compactMap { other in
       original.line.decisions[other.id].map { (charge: other, decision: $0.decision) }
     }.first { $0.decision.renewal.previous == charge.id }
@@ -84,16 +85,17 @@ struct AccessCauses: Sendable {
       let statement = original.rule.position(of: charge.id).flatMap {
         original.rule.course.autoRenewStatement(after: $0, before: charge.end)
       }
+      let wasOff = charge.isSubscription && statement?.autoRenews == false
       return Cause(
-        sentence: charge.isSubscription && statement?.autoRenews == false
-          ? "\(expired): auto-renew was off." : "\(expired).")
+        sentence: entitlement.endedBecause == .expired && wasOff
+          ? "\(expired.dropLast()): auto-renew was off." : expired)
     }
     let name = next.decision.isAutomaticRenewal(next.charge.kind) ? "renewal" : "purchase"
-    let subject = "\(expired). The \(name) of \(next.charge.date.dayName)"
+    let subject = "\(expired) The \(name) of \(next.charge.date.dayName)"
     guard let owner = next.decision.owner else {
       return Cause(sentence: "\(subject) is unclaimed.")
     }
-    guard owner != account.key else { return Cause(sentence: "\(expired).") }
+    guard owner != account.key else { return Cause(sentence: expired) }
     let who = ownership(next.decision, in: original)
     return Cause(
       sentence: "\(subject) belongs to \(who.owner)\(who.why.map { ": \($0)" } ?? "").",
@@ -203,7 +205,8 @@ extension Entitlement {
         "\(product) has belonged to another account\(endedAt.map { " since \($0.dayName)" } ?? "")."
     case .revoked: return "Refunded by Apple\(on(endedAt))."
     case .expired where endedBecause == .billing:
-      return "\(product) could not be charged; the grace period ended\(on(endedAt))."
+      let end = endedAt == expiresAt ? "access" : "the grace period"
+      return "\(product) could not be charged; \(end) ended\(on(endedAt))."
     case .expired: return "\(product) expired\(on(endedAt))."
     }
   }

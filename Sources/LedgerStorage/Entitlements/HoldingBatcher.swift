@@ -281,15 +281,16 @@ extension Rows {
     if let autoRenews, let phase {
       renewal = Holding.Renewal(
         autoRenews: autoRenews,
-        phase: try RenewalStatus.Phase(name: phase, graceEndsAt: graceEndsAt))
+        phase: try RenewalStatus.Phase(
+          name: phase, graceEndsAt: phase == "grace_period" ? graceEndsAt : nil))
     }
     return (
       accountID,
       Holding(
         charge: TransactionKey(line: line, transactionID: transactionID, productID: productID),
         linkedTo: linkedTo, productID: productID, productType: productType,
-        periodType: periodType, startsAt: startsAt, endsAt: endsAt, revokedAt: revokedAt,
-        supersededAt: supersededAt, movedAt: movedAt, renewal: renewal)
+        periodType: periodType, startsAt: startsAt, endsAt: endsAt, graceEndsAt: graceEndsAt,
+        revokedAt: revokedAt, supersededAt: supersededAt, movedAt: movedAt, renewal: renewal)
     )
   }
 

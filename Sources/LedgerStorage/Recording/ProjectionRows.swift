@@ -84,7 +84,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
       Column("moved_at", \.row.holding.movedAt),
       Column("auto_renews", \.row.holding.renewal?.autoRenews),
       Column("phase", \.row.holding.renewal?.phase.name),
-      Column("grace_ends_at", \.row.holding.renewal?.phase.graceEnd),
+      Column("grace_ends_at", \.row.holding.graceEndsAt),
     ])
 
   static func deleteAll(name: String, line: OriginalTransactionKey) -> SQL {

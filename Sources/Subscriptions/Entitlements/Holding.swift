@@ -13,6 +13,9 @@ package struct Holding: Hashable, Sendable {
   package var startsAt: Timestamp
   /// The end of the paid period; nil where there is none, or where only the catalogue has it.
   package var endsAt: Timestamp?
+  /// The end of the grace period, or of the paid period without one; nil unless Apple could not
+  /// charge for the renewal.
+  package var graceEndsAt: Timestamp?
   /// The date of a refund, or of the withdrawal from a family.
   package var revokedAt: Timestamp?
   /// The moment from which another charge replaces this one.
@@ -36,8 +39,8 @@ package struct Holding: Hashable, Sendable {
   package init(
     charge: Charge.ID, linkedTo: OriginalTransactionID? = nil, productID: ProductID,
     productType: ProductType? = nil, periodType: PeriodType = .normal, startsAt: Timestamp,
-    endsAt: Timestamp?, revokedAt: Timestamp? = nil, supersededAt: Timestamp? = nil,
-    movedAt: Timestamp? = nil, renewal: Renewal? = nil
+    endsAt: Timestamp?, graceEndsAt: Timestamp? = nil, revokedAt: Timestamp? = nil,
+    supersededAt: Timestamp? = nil, movedAt: Timestamp? = nil, renewal: Renewal? = nil
   ) {
     self.charge = charge
     self.linkedTo = linkedTo
@@ -46,6 +49,7 @@ package struct Holding: Hashable, Sendable {
     self.periodType = periodType
     self.startsAt = startsAt
     self.endsAt = endsAt
+    self.graceEndsAt = renewal?.phase.graceEnd ?? graceEndsAt
     self.revokedAt = revokedAt
     self.supersededAt = supersededAt
     self.movedAt = movedAt
@@ -93,7 +97,8 @@ extension OriginalTransaction {
     return Holding(
       charge: charge.id, linkedTo: linkedTo(of: charge.id.line), productID: charge.productID,
       productType: charge.productType, periodType: periodType ?? .normal, startsAt: charge.date,
-      endsAt: charge.end, revokedAt: charge.revocation?.at, supersededAt: charge.supersededAt,
+      endsAt: charge.end, graceEndsAt: rule.graceEnd(ofChargeAt: position),
+      revokedAt: charge.revocation?.at, supersededAt: charge.supersededAt,
       renewal: isLatest && charge.isSubscription && charge.supersededAt == nil
         ? rule.renewal(ofChargeAt: position) : nil)
   }
@@ -166,6 +171,18 @@ extension OwnershipRule {
       autoRenews: course.autoRenewStatement(after: position)?.autoRenews ?? true,
       phase: course.phaseStatement(from: charges[position].date)?.phase ?? .undisturbed)
   }
+
+  /// The end of the grace period, or of the paid period without one; nil unless Apple could not
+  /// charge for the renewal. The next charge ends both.
+  fileprivate func graceEnd(ofChargeAt position: Int) -> Timestamp? {
+    let charge = charges[position]
+    guard charge.isSubscription, charge.supersededAt == nil, let end = charge.end else { return nil }
+    let next = charges[(position + 1)...].first { !$0.neverBegan && $0.date > charge.date }?.date
+    return course.trouble(afterChargeAt: position, before: next).map { trouble in
+      let graceEnd = trouble.graceEnd ?? end
+      return max(end, next.map { min($0, graceEnd) } ?? graceEnd)
+    }
+  }
 }
 
 extension Holding {
@@ -187,7 +204,8 @@ extension Holding {
 
   /// The order in which lost holdings are shown.
   fileprivate var lostOrder: (Int64, Timestamp, Charge.ID) {
-    let end = [reportedEnd, revokedAt, movedAt].compactMap(\.self).min()
+    let gracedEnd = reportedEnd.map { max($0, graceEndsAt ?? $0) }
+    let end = [gracedEnd, revokedAt, movedAt].compactMap(\.self).min()
     return (end?.milliseconds ?? .max, startsAt, charge)
   }
 
@@ -230,7 +248,7 @@ struct OriginalTransactionEntitlements {
     var entitlements: [ExactText]
 
     /// The end, including the grace period; nil: never.
-    var gracedEnd: Timestamp? { end.map { max($0, holding.renewal?.phase.graceEnd ?? $0) } }
+    var gracedEnd: Timestamp? { end.map { max($0, holding.graceEndsAt ?? $0) } }
 
     /// The end, or the earlier revocation or move; nil: never.
     var accessEnd: Timestamp? {
@@ -275,11 +293,8 @@ struct OriginalTransactionEntitlements {
   /// The state of a part that is not revoked.
   private func state(of part: Part) -> Entitlement.State {
     guard let end = part.end, moment >= end else { return .active }
-    switch part.holding.renewal?.phase {
-    case .gracePeriod(let until) where moment < until: return .inGracePeriod
-    case .billingRetry: return .inBillingRetry
-    case .gracePeriod, .undisturbed, .expired, nil: return .expired
-    }
+    if let graceEnd = part.holding.graceEndsAt, moment < graceEnd { return .inGracePeriod }
+    return part.holding.renewal?.phase == .billingRetry ? .inBillingRetry : .expired
   }
 
   /// Extends a part by those that follow without a gap and grant the same entitlement: Apple
@@ -293,6 +308,7 @@ struct OriginalTransactionEntitlements {
         next.holding.startsAt <= end + .gapTolerance, next.end.map({ $0 > end }) ?? true
       else { continue }
       longest.end = next.end
+      longest.holding.graceEndsAt = next.holding.graceEndsAt
       longest.holding.revokedAt = nil
       longest.holding.renewal = next.holding.renewal
     }
@@ -321,7 +337,7 @@ struct OriginalTransactionEntitlements {
     case .revoked: return accessEnd(of: part) == holding.revokedAt ? .refunded : .moved
     case .expired:
       if let supersededAt = holding.supersededAt, supersededAt == part.end { return .replaced }
-      return holding.renewal?.phase.graceEnd == nil ? .expired : .billing
+      return holding.graceEndsAt == nil ? .expired : .billing
     }
   }
 

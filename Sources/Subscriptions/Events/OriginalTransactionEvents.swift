@@ -330,7 +330,7 @@ package enum EntitlementEvents {
       add(holding.end(in: catalogue))
       add(holding.revokedAt)
       add(holding.movedAt)
-      add(holding.renewal?.phase.graceEnd)
+      add(holding.graceEndsAt)
     }
     for grant in grants {
       add(grant.startsAt)

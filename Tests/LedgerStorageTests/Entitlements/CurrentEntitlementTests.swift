@@ -140,7 +140,7 @@ struct CurrentEntitlementTests {
       CASE WHEN superseded < 6 THEN pg_temp.hour(starts + superseded) END,
       CASE WHEN phase IS NULL AND moved < 6 THEN pg_temp.hour(starts + moved) END,
       CASE WHEN phase IS NOT NULL THEN renews < 0.7 END, phase,
-      CASE WHEN phase = 'grace_period' THEN pg_temp.hour(grace) END
+      CASE WHEN phase = 'grace_period' OR failed < 0.2 THEN pg_temp.hour(grace) END
     FROM (
       SELECT 'account ' || account AS account_id,
         pg_temp.one('production', 'production', 'sandbox') AS environment,
@@ -155,7 +155,7 @@ struct CurrentEntitlementTests {
         random() * 24 AS superseded, random() * 24 AS moved, random() AS renews,
         pg_temp.one(NULL, 'undisturbed', 'undisturbed', 'grace_period', 'billing_retry', 'expired')
           AS phase,
-        random() * 12 - 6 AS grace, random() AS near,
+        random() * 12 - 6 AS grace, random() AS failed, random() AS near,
         pg_temp.one('0 s', '0 s', '0 s', '-30 s', '20 s', '60 s', '60.001 s', '61 s') AS late
       FROM generate_series(1, \(accounts.count)) AS account,
         generate_series(1, 1 + (account % 6)) AS row

@@ -56,12 +56,15 @@ struct EntitlementTests {
   }
 
   static func month(
-    _ id: TransactionID = "1", _ start: Double = 0, _ end: Double = 30, revoked: Double? = nil,
-    superseded: Double? = nil, moved: Double? = nil, then renewal: Holding.Renewal? = nil
+    _ id: TransactionID = "1", _ start: Double = 0, _ end: Double = 30, graced: Double? = nil,
+    revoked: Double? = nil, superseded: Double? = nil, moved: Double? = nil,
+    then renewal: Holding.Renewal? = nil
   ) -> Holding {
-    holding(
+    var holding = holding(
       id, .monthly, start, end, revoked: revoked, superseded: superseded, moved: moved,
       renewal: renewal)
+    if let graced { holding.graceEndsAt = day(graced) }
+    return holding
   }
 
   /// A month that begins a minute and `more` after day 30.
@@ -97,6 +100,13 @@ struct EntitlementTests {
     Case("grace said before the end",        [month(then: grace)], at: day(29),                               .active,  expires: day(30), accessEnds: day(46), willRenew: true),
     Case("billing retry",                    [month(then: retry)], at: day(30),                               .inBillingRetry, expires: day(30), willRenew: true),
     Case("billing retry said before the end", [month(then: retry)], at: day(30, minus(ms)),                   .active,  expires: day(30), willRenew: true),
+    Case("billing retry after grace",        [month(graced: 46, then: retry)], at: day(50),                   .inBillingRetry, expires: day(30), accessEnds: day(46), willRenew: true),
+    Case("Apple gave up after grace",        [month(graced: 46, then: over)], at: day(91),                    .expired, expires: day(30), accessEnds: day(46), because: .billing),
+    Case("Apple gave up, without grace",     [month(graced: 30, then: over)], at: day(91),                    .expired, expires: day(30), because: .billing),
+    Case("bought anew by another after grace", [month(graced: 46)], at: day(91),                              .expired, expires: day(30), accessEnds: day(46), because: .billing),
+    Case("paid by another in grace, before", [month(graced: 35)], at: day(35, minus(ms)),                     .inGracePeriod, expires: day(30), accessEnds: day(35)),
+    Case("lost in grace",                    [month(graced: 46, moved: 40)], at: day(41),                     .revoked, expires: day(30), accessEnds: day(40), because: .moved),
+    Case("the next failed and will end",     [month("1"), month("2", 30, 60, graced: 76, then: off)], at: day(29), .active, expires: day(60), accessEnds: day(76)),
     Case("Apple says expired",               [month(then: over)], at: day(31),                                .expired, expires: day(30)),
     Case("expired, said before the end",     [month(then: over)], at: day(29),                                .active,  expires: day(30)),
 

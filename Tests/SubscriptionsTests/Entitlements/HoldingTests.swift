@@ -43,6 +43,19 @@ struct HoldingTests {
     #expect(ledger.holdings(of: a).map(\.renewal) == [nil])
   }
 
+  @Test func `another account's charge ends a grace period, and leaves the cause`() {
+    var ledger = Ledger()
+    ledger.receive(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    ledger.receive([status(day(30), .gracePeriod(until: day(46)), autoRenews: false)])
+    ledger.receive(charge("2", from: day(40), to: day(70), kind: .purchase))
+    ledger.claim(key("2"), by: b)
+    #expect(ledger.owner("2") == b)
+    #expect(ledger.holdings(of: a).map(\.graceEndsAt) == [day(40)])
+    #expect(ledger.premium(a, at: day(50))?.endedBecause == .billing)
+    #expect(ledger.premium(a, at: day(50))?.endedAt == day(40))
+  }
+
   @Test("Apple's latest status of the latest charge, by date")
   func latestStatus() {
     var ledger = Ledger()
@@ -54,8 +67,11 @@ struct HoldingTests {
     #expect(ledger.premium(a, at: day(32))?.state == .inGracePeriod)
     ledger.receive([status(day(40), .billingRetry, autoRenews: true)])
     #expect(ledger.premium(a, at: day(41))?.state == .inBillingRetry)
+    #expect(ledger.premium(a, at: day(41))?.endedAt == day(40))
     ledger.receive([status(day(90), .expired, autoRenews: false)])
     #expect(ledger.premium(a, at: day(91))?.state == .expired)
+    #expect(ledger.premium(a, at: day(91))?.endedAt == day(40))
+    #expect(ledger.premium(a, at: day(91))?.endedBecause == .billing)
   }
 
   @Test func whatWasSaidOfAnEarlierPeriodSaysNothingOfTheLatest() {

@@ -29,6 +29,7 @@ struct Outcome: Hashable {
     var reports: Set<TransactionKey>
     var startsAt: Timestamp
     var endsAt: Timestamp?
+    var graceEndsAt: Timestamp?
     var revokedAt: Timestamp?
     var supersededAt: Timestamp?
     var renewal: Holding.Renewal?
@@ -61,7 +62,8 @@ struct Outcome: Hashable {
       line.allHoldings(rule).map { account, holding in
         Held(
           account: account, original: holding.original, reports: reports(holding.charge),
-          startsAt: holding.startsAt, endsAt: holding.endsAt, revokedAt: holding.revokedAt,
+          startsAt: holding.startsAt, endsAt: holding.endsAt,
+          graceEndsAt: holding.graceEndsAt, revokedAt: holding.revokedAt,
           supersededAt: holding.supersededAt, renewal: holding.renewal,
           periodType: holding.periodType)
       })
