@@ -172,11 +172,11 @@ extension OwnershipRule {
       phase: course.phaseStatement(from: charges[position].date)?.phase ?? .undisturbed)
   }
 
-  /// The end of the grace period, or of the paid period without one; nil unless Apple could not
-  /// charge for the renewal. The next charge ends both.
+  /// The holding's ``Holding/graceEndsAt``: no later than the next charge.
   fileprivate func graceEnd(ofChargeAt position: Int) -> Timestamp? {
     let charge = charges[position]
-    guard charge.isSubscription, charge.supersededAt == nil, let end = charge.end else { return nil }
+    guard charge.isSubscription, charge.supersededAt == nil, let end = charge.end
+    else { return nil }
     let next = charges[(position + 1)...].first { !$0.neverBegan && $0.date > charge.date }?.date
     return course.trouble(afterChargeAt: position, before: next).map { trouble in
       let graceEnd = trouble.graceEnd ?? end
