@@ -178,10 +178,12 @@ extension OwnershipRule {
     guard charge.isSubscription, charge.supersededAt == nil, let end = charge.end
     else { return nil }
     let next = charges[(position + 1)...].first { !$0.neverBegan && $0.date > charge.date }?.date
-    return course.trouble(afterChargeAt: position, before: next).map { trouble in
-      let graceEnd = trouble.graceEnd ?? end
-      return max(end, next.map { min($0, graceEnd) } ?? graceEnd)
-    }
+    if let next, next <= end { return nil }
+    let trouble = course.trouble(afterChargeAt: position, before: next)
+    guard trouble != nil || course.endCause(ofChargeAt: position, before: next) == .billing
+    else { return nil }
+    let graceEnd = trouble?.graceEnd ?? end
+    return next.map { min($0, graceEnd) } ?? graceEnd
   }
 }
 

@@ -179,9 +179,7 @@ package struct RenewalForecast: Sendable {
   func endCause(ofChargeAt position: Int, before next: Timestamp?) -> SubscriptionTimeline.EndCause
   {
     let charge = charges[position]
-    for status in statuses.reversed() {
-      if let next, status.asOf >= next { continue }
-      guard status.asOf >= charge.date else { break }
+    for status in statuses.elements(from: charge.date, before: next, by: \.asOf).reversed() {
       if let intent = status.expirationIntent {
         return ExpirationIntent(rawValue: intent)?.cause ?? .unknown
       }

@@ -56,6 +56,20 @@ struct HoldingTests {
     #expect(ledger.premium(a, at: day(50))?.endedAt == day(40))
   }
 
+  @Test(arguments: [(1, Entitlement.EndReason.expired), (2, .billing), (3, .expired)])
+  func `billing ended what Apple says so of, without a word before`(
+    intent: Int, reason: Entitlement.EndReason
+  ) {
+    var ledger = Ledger()
+    ledger.receive(charge("1", from: day(0), to: day(30)))
+    ledger.claim(key("1"), by: a)
+    let end = RenewalStatus(
+      asOf: day(95), autoRenews: false, phase: .expired, expirationIntent: intent)
+    ledger.receive([end])
+    #expect(ledger.premium(a, at: day(96))?.endedBecause == reason)
+    #expect(ledger.premium(a, at: day(96))?.endedAt == day(30))
+  }
+
   @Test("Apple's latest status of the latest charge, by date")
   func latestStatus() {
     var ledger = Ledger()
