@@ -404,6 +404,11 @@ struct ReportPageTests {
       #expect(page.contains(message))
       #expect(page.contains("<form class=\"choices\""))
       #expect(!page.contains("\"><script>"))
+      // A number's list is refused with the report's form, too.
+      let list = try await browser.get(
+        "/admin/reports/mrr/transactions?cell=new_milliunits&\(query)")
+      #expect(list.status == 400)
+      #expect(list.contains(message) && list.contains("<form class=\"choices\""))
     }
   }
 
@@ -454,6 +459,27 @@ struct ReportPageTests {
       #expect(try await browser.get("/admin/reports/retention?from=0001-01-01").status == 400)
       // Empty form fields are ignored.
       #expect(try await browser.get("/admin/reports/churn?from=&to=&product=").status == 200)
+    }
+  }
+
+  @Test func `unclaimed charges say what is to be done, and orders by which date they count`()
+    async throws
+  {
+    try await withSamples { _, browser in
+      let waiting = try await get(try Self.address(.unclaimed), &browser)
+      #expect(waiting.contains("<p class=\"verdict warning\">1 paid charge ("))
+      #expect(waiting.contains("<a href=\"/admin/unclaimed\">Assign charges</a>"))
+      #expect(waiting.contains(">Waiting for an account"))
+      let none = try await get(
+        try Self.address(.unclaimed, [("environment", "sandbox")]), &browser)
+      #expect(none.contains("<p class=\"verdict good\">Nothing to do"))
+      #expect(!none.contains("Assign charges"))
+      let orders = try await get(try Self.address(.orders), &browser)
+      let tables = orders.text.components(separatedBy: "<section class=\"report\">").dropFirst()
+      #expect(
+        tables.map { $0.contains("title=\"not_delivered\"") } == [false, true])
+      #expect(
+        tables.map { $0.contains("title=\"opened\"") } == [true, false])
     }
   }
 
