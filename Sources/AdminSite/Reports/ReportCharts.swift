@@ -227,8 +227,9 @@ struct ReportCharts: Sendable {
     var notes: [String] = []
     if let first = counts.first, let last = counts.last, first > 1 {
       notes.append(
-        "Each month counts the cohorts that have finished it: \(first) month 0, \(last) month "
-          + "\(counts.count - 1). Months that fewer than a quarter have finished are left out.")
+        "Each month counts the cohorts that have finished it: \(first) at month 0, \(last) at "
+          + "month \(counts.count - 1). Months that fewer than a quarter have finished are left out."
+      )
     }
     return ChartData(
       id: id, title: title, unit: unit,

@@ -96,19 +96,20 @@ extension ReportRequest {
           columns: { !ofCharges.contains($0.name) }), charges,
       ]
     case .unclaimed where !table.isCutShort:
-      return [("Waiting for an account", false), ("Ended before they were first seen", true)].map {
-        caption, wasOver in
-        var shown = DataTable(
-          table, of: self, caption: caption, columns: { $0.name != "was_over" },
-          rows: { $0["was_over"] == .flag(wasOver) })
-        shown.emptyText = "None."
-        if wasOver {
-          shown.note =
-            "The history that comes with a first receipt: nobody is going to claim it, and nothing is "
-            + "to be done."
+      return [("Waiting for an account", false), ("Ended before they were first seen", true)]
+        .compactMap { caption, wasOver in
+          var shown = DataTable(
+            table, of: self, caption: caption, columns: { $0.name != "was_over" },
+            rows: { $0["was_over"] == .flag(wasOver) })
+          shown.emptyText = "None."
+          if wasOver, shown.rows.isEmpty { return nil }
+          if wasOver {
+            shown.note =
+              "The history that comes with a first receipt: nobody is going to claim it, and nothing is "
+              + "to be done."
+          }
+          return shown
         }
-        return shown
-      }
     default: return [DataTable(table, of: self, previous: previous)]
     }
   }
@@ -218,7 +219,8 @@ extension DataTable {
     let places = items.columns.indices.filter { place in
       let name = items.columns[place].name
       let isAlike = Set(items.rows.map { $0[place] }).count < 2
-      return !common.contains(items.columns[place]) && items.rows.contains { $0[place] != .none }
+      return !common.contains(items.columns[place])
+        && items.rows.contains { ![.none, .text("")].contains($0[place]) }
         && (name != "currency" || !items.columns.contains { $0.name == "amount_milliunits" })
         // The heading says what all items have in common.
         && name != "from_day" && !(name == "origin_at" && items.startAtOnce)
@@ -368,7 +370,7 @@ extension ReportTable {
   var commonColumns: [ReportColumn] {
     guard rows.count > 1, !isCutShort else { return [] }
     return columns.indices.filter { place in
-      columns[place].kind == .text && rows[0][place] != .none
+      columns[place].kind == .text && rows[0][place].text?.isEmpty == false
         && !["account_id", "currency", "measure", "subject"].contains(columns[place].name)
         && rows.allSatisfy { $0[place] == rows[0][place] }
     }.map { columns[$0] }

@@ -295,40 +295,41 @@ struct ReportChartTests {
         ["Month 0 (6 cohorts)", "75.00%"], ["1 (5 cohorts)", "70.00%"],
         ["2 (4 cohorts)", "65.00%"], ["3 (3 cohorts)", "60.00%"], ["4 (2 cohorts)", "55.00%"],
       ])
-    #expect(picture.note?.contains("6 month 0, 2 month 4.") == true)
+    #expect(picture.note?.contains("6 at month 0, 2 at month 4.") == true)
   }
 
   @Test func `charges that are repeated in the rows of refunds count once`() {
+    func row(_ month: String, _ delay: String?) -> [ReportValue] {
+      let currency: String? = delay == nil ? nil : "EUR"
+      let money = ReportValue.money(milliunits: delay == nil ? 0 : -1000, currency: currency)
+      let texts: [ReportValue] = [delay, currency].map { text in text.map { .text($0) } ?? .none }
+      let days: [ReportValue] = [.date("\(month)-01"), .date("\(month)-28")]
+      return days + texts + [.number(delay == nil ? 0 : 1), money, .number(10), .rate("0.100000")]
+    }
+    let columns: [(String, ReportColumn.Kind)] = [
+      ("from_day", .date), ("to_day", .date), ("days_after", .text), ("currency", .text),
+      ("refunds", .number), ("refunded_milliunits", .money), ("paid", .number),
+      ("refund_rate", .rate),
+    ]
     let table = ReportTable(
-      report: .refunds, asOf: Self.now,
-      columns: [
-        ReportColumn("from_day", .date), ReportColumn("to_day", .date),
-        ReportColumn("days_after", .text), ReportColumn("currency", .text),
-        ReportColumn("refunds", .number), ReportColumn("refunded_milliunits", .money),
-        ReportColumn("paid", .number), ReportColumn("refund_rate", .rate),
-      ],
-      rows: [("2026-02", "000"), ("2026-02", "001"), ("2026-03", "000"), ("2026-01", nil)].map {
-        month, delay in
-        [
-          .date("\(month)-01"), .date("\(month)-28"), delay.map { .text($0) } ?? .none,
-          delay == nil ? .none : .text("EUR"), .number(delay == nil ? 0 : 1),
-          .money(milliunits: delay == nil ? 0 : -1000, currency: delay == nil ? nil : "EUR"),
-          .number(10), .rate("0.100000"),
-        ]
-      }, isCutShort: false)
+      report: .refunds, asOf: Self.now, columns: columns.map { ReportColumn($0.0, $0.1) },
+      rows: [
+        row("2026-02", "000"), row("2026-02", "001"), row("2026-03", "000"), row("2026-01", nil),
+      ], isCutShort: false)
+    func charged(_ day: String) -> [ReportValue] {
+      [.date(day), .text("EUR"), .money(milliunits: 30_000, currency: "EUR")]
+    }
     let revenue = ReportTable(
       report: .revenue, asOf: Self.now,
       columns: [
         ReportColumn("from_day", .date), ReportColumn("currency", .text),
         ReportColumn("charged_milliunits", .money),
-      ],
-      rows: ["2026-01-01", "2026-02-01", "2026-04-01"].map {
-        [.date($0), .text("EUR"), .money(milliunits: 30_000, currency: "EUR")]
-      }, isCutShort: false)
+      ], rows: [charged("2026-01-01"), charged("2026-02-01"), charged("2026-04-01")],
+      isCutShort: false)
     let shown = Self.request(table).tables(table, previous: nil, revenue: revenue)
     #expect(shown[0].rows.count == 4)
     let total = shown[0].rows.last?.cells ?? []
-    #expect(total.map(\.text) == ["Total", "", "3", "−3.00", "30", "10.00%"])
+    #expect(total.map { $0.text } == ["Total", "", "3", "−3.00", "30", "10.00%"])
     #expect(total.last?.note == "3 of 30")
     // April has not ended.
     #expect(shown[0].note?.hasPrefix("Refunded 3.00 of 60.00 EUR charged: 5.00%.") == true)
