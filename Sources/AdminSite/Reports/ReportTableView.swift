@@ -286,7 +286,9 @@ extension DataTable {
       "at", "refunded_at", "since", "due_at", "first_seen_at", "account_id", "amount_milliunits",
       "mrr_twelfths", "product_id", "charged_at",
     ]
-    let last = ["transaction_id", "storefront", "offer_type", "period_type", "price_source"]
+    let last = [
+      "transaction_id", "storefront", "offer_type", "period_type", "ownership_type", "price_source",
+    ]
     return first.firstIndex(of: column.name)
       ?? last.firstIndex(of: column.name).map { first.count + 1 + $0 } ?? first.count
   }
