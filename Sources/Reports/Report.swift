@@ -18,10 +18,11 @@ package struct Report: Sendable {
   package struct Share: Hashable, Sendable {
     package let part: String
     package let whole: String
+    /// The columns of those whose outcome is known; empty if that of all is.
+    package let settled: [String]
 
-    init(_ part: String, of whole: String) {
-      self.part = part
-      self.whole = whole
+    init(_ part: String, of whole: String, settled: String...) {
+      (self.part, self.whole, self.settled) = (part, whole, settled)
     }
   }
 
@@ -50,6 +51,8 @@ package struct Report: Sendable {
   let itemTieBreak: String
   package let shares: [String: Share]
   package let charts: [ReportChart]
+  /// What is drawn by segment where the rows are split; nil for a report without charts of periods.
+  package let measure: ReportChart.Series?
   /// Whether later facts can change parts of a past state; the definition names them.
   package let isPartlyFrozen: Bool
   private let numbers: Signature
@@ -77,7 +80,7 @@ package struct Report: Sendable {
     order: String? = nil,
     itemOrder: String = "at DESC, original_transaction_id, transaction_id, measure",
     itemTieBreak: String = "r::text", shares: [String: Share] = [:], charts: [ReportChart] = [],
-    isPartlyFrozen: Bool = false, views: Views? = nil
+    measure: ReportChart.Series? = nil, isPartlyFrozen: Bool = false, views: Views? = nil
   ) {
     let text = String(decoding: sql, as: UTF8.self)
     let relation = Self.relation(name)
@@ -93,6 +96,7 @@ package struct Report: Sendable {
     (self.drillDown, self.stock, self.priced) = (drillDown, stock, priced)
     (self.itemOrder, self.itemTieBreak) = (itemOrder, itemTieBreak)
     (self.shares, self.charts) = (shares, charts)
+    self.measure = measure ?? charts.first?.series.first
     (self.isPartlyFrozen, self.views) = (isPartlyFrozen, views)
   }
 }
@@ -155,6 +159,22 @@ extension Report {
     guard numbers.parameters.contains(.by) else { return [] }
     return ReportChoices.Segmentation.allCases.filter { segmentation in
       itemColumns.contains { $0.name == segmentation.column }
+    }
+  }
+
+  /// Whether a column has the number at the end of each row.
+  package func isStock(_ column: String) -> Bool {
+    charts.contains { chart in
+      chart.isStock && chart.series.contains { $0.added.contains(column) }
+    }
+  }
+
+  /// One chart of the measure, whose series are the segments; nil for a report without a measure.
+  package func chart(by segmentation: ReportChoices.Segmentation) -> ReportChart? {
+    measure.map { measure in
+      ReportChart(
+        title: "\(measure.name) by \(segmentation.rawValue.replacing("_", with: " "))",
+        series: [measure], isStock: measure.added.contains(where: isStock), net: nil)
     }
   }
 

@@ -32,6 +32,8 @@ struct Chart: Sendable {
   /// The series with their latest values.
   var legend: [(seriesClass: String, label: String, value: String?)]
   var isEmpty: Bool
+  /// What the numbers count.
+  var note: String?
   var table: DataTable
 }
 
@@ -222,6 +224,10 @@ struct ChartData: Sendable {
   var unfinished: Set<Int> = []
   /// What the buckets are, if they are not times.
   var categories: String?
+  /// What is said of a bucket after its label.
+  var remarks: [Int: String] = [:]
+  /// What the numbers count.
+  var note: String?
   /// Whether the legend has the sums of the finished buckets instead of the latest values.
   var sumsUp = false
 
@@ -242,7 +248,7 @@ extension ChartData {
       fullHeight: height + Self.axisHeight, labelY: height + 16, yTicks: scale.ticks(in: unit),
       xTicks: ChartTick.across(marks),
       unfinished: isEmpty ? [] : unfinished.sorted().map { (x(of: $0), x(of: 1)) }, bands: bands,
-      legend: legend, isEmpty: isEmpty, table: table)
+      legend: legend, isEmpty: isEmpty, note: isEmpty ? nil : note, table: table)
   }
 
   /// The start of a bucket, in percent of the width.
@@ -285,9 +291,9 @@ extension ChartData {
       .reduce(nil) { ($0 ?? 0) + ChartScale.clamped($1) }
   }
 
-  /// A bucket's label, with a remark for an unfinished one.
   private func label(of bucket: Int) -> String {
     buckets[bucket].label + (unfinished.contains(bucket) ? " so far" : "")
+      + (remarks[bucket].map { " (\($0))" } ?? "")
   }
 
   /// One sentence for each series: where it ends, where it began, and its extremes.

@@ -8,6 +8,24 @@ enum CohortTable {
     table.records.filter { request.hasEnded($0, of: table) }
   }
 
+  /// The rows of each month after the first one, as far as a quarter of the cohorts have come; those in
+  /// which nobody began are left out.
+  static func months(_ rows: [ReportRow]) -> [[ReportRow]] {
+    let months = Dictionary(grouping: rows.filter { $0.integer("cohort_size") > 0 }) {
+      $0.integer("period")
+    }
+    var reached: [[ReportRow]] = []
+    while let rows = months[Int64(reached.count)],
+      4 * count(rows) >= count(reached.first ?? rows)
+    {
+      reached.append(rows)
+    }
+    return reached
+  }
+
+  /// The number of cohorts.
+  static func count(_ rows: [ReportRow]) -> Int { Set(rows.map { $0["cohort"]?.text }).count }
+
   /// As in `Feb 2026`.
   static func name(_ cohort: String) -> String {
     CalendarDate(iso8601: cohort).map { "\($0.monthName) \($0.year)" } ?? cohort
@@ -69,7 +87,9 @@ extension DataTable {
     self.init(
       caption: "\(caption), \(currency)",
       columns: [DataColumn(label: "Cohort"), DataColumn(label: "Size", isNumber: true)]
-        + table.columns.filter { totals.contains($0.name) }.map { DataColumn($0) }
+        + table.columns.filter { totals.contains($0.name) }.map {
+          DataColumn($0, of: table.report)
+        }
         + (0..<count).map { DataColumn(label: $0 == 0 ? "Month 0" : "\($0)", isNumber: true) },
       rows: cohorts.map { cohort, rows in
         let months = Dictionary(rows.map { ($0.integer("period"), $0) }) { first, _ in first }
@@ -152,31 +172,61 @@ extension DataTable {
       [row["measure"]?.text ?? "", row["rule"]?.text ?? ""]
     }
     let kinds = Set(table.records.map(kind)).sorted { $0.lexicographicallyPrecedes($1) }
-    let records = Dictionary(grouping: table.records) { $0.periodStart ?? "" }
+    self.init(
+      periodsOf: table, request.report.label,
+      columns: kinds.map { column in
+        let rule = column[1].isEmpty ? "Unclaimed" : EnumText.label(column[1], in: "rule")
+        return (
+          DataColumn(
+            label: "\(EnumText.label(column[0], in: "measure")): \(rule)", isNumber: true,
+            identifier: column.joined(separator: " ")), { kind($0) == column }
+        )
+      }, of: request)
+  }
+
+  /// The measure of a split report with a row for each period and a column for each segment.
+  init(segmentsOf table: ReportTable, currency: String?, of request: ReportRequest) {
+    let title = request.choices.by.flatMap(table.report.chart)?.title ?? request.report.label
+    let segments = ReportSegments(table, of: request).all
+    self.init(
+      periodsOf: table, currency.map { "\(title), \($0)" } ?? title, currency: currency,
+      columns: segments.map {
+        (DataColumn(label: $0.name, isNumber: true, identifier: $0.identifier), $0.has)
+      } + [(DataColumn(label: "Total", isNumber: true), { _ in true })], of: request)
+  }
+
+  /// The report's measure, of different rows in each column; below it the sums of the periods that have
+  /// ended or, of a stock, the latest of them.
+  private init(
+    periodsOf table: ReportTable, _ caption: String, currency: String? = nil,
+    columns: [(column: DataColumn, has: (ReportRow) -> Bool)], of request: ReportRequest
+  ) {
+    let measure = table.report.measure
+    let unit = currency.map { ChartUnit.money(currency: $0) } ?? .count
+    let records = Dictionary(
+      grouping: table.records.filter { currency == nil || $0["currency"]?.text == currency }
+    ) { $0.periodStart ?? "" }
     let periods = ReportPeriods(table, of: request).all.filter { records[$0.from] != nil }
     func number(_ rows: [ReportRow]) -> DataCell {
-      let sum = rows.reduce(0) { $0 + $1.integer("number") }
-      return DataCell(text: ChartUnit.count.text(sum), isNumber: true, isNil: sum == 0)
+      let sum = measure?.sum(of: rows) ?? 0
+      return DataCell(text: unit.number(sum), isNumber: true, isNil: sum == 0)
     }
     self.init(
-      caption: request.report.label,
-      columns: [DataColumn(label: "Period")]
-        + kinds.map { kind in
-          let rule = kind[1].isEmpty ? "Unclaimed" : EnumText.label(kind[1], in: "rule")
-          return DataColumn(
-            label: "\(EnumText.label(kind[0], in: "measure")): \(rule)", isNumber: true,
-            identifier: kind.joined(separator: " "))
-        },
+      caption: caption, columns: [DataColumn(label: "Period")] + columns.map(\.column),
       rows: periods.map { period in
         var heading = DataCell(text: "", isHeading: true)
         heading.take(period)
         return DataRow(
           cells: [heading]
-            + kinds.map { column in
-              let rows = (records[period.from] ?? []).filter { kind($0) == column }
+            + columns.map { column in
+              let rows = (records[period.from] ?? []).filter(column.has)
               var cell = number(rows)
-              cell.href = rows.first.flatMap { row in
-                table.cell("number", inRow: row.index, of: request.choices).map(request.href)
+              // The items are those of one number.
+              if rows.count == 1, !cell.isNil, measure?.added.count == 1,
+                let name = measure?.added.first
+              {
+                cell.href = table.cell(name, inRow: rows[0].index, of: request.choices)
+                  .map(request.href)
               }
               return cell
             }, rowClass: period.isUnfinished ? "unfinished" : nil)
@@ -184,15 +234,15 @@ extension DataTable {
       emptyText: "No data for these filters.")
     let complete = periods.filter { !$0.isUnfinished }
     guard complete.count > 1 else { return }
-    let counted = complete.flatMap { records[$0.from] ?? [] }
+    let isStock = measure?.added.contains(where: table.report.isStock) == true
+    let counted = (isStock ? complete.suffix(1) : complete[...]).flatMap { records[$0.from] ?? [] }
     rows.append(
       DataRow(
         cells: [
           DataCell(
-            text: "Total", isHeading: true,
+            text: isStock ? "Latest" : "Total", isHeading: true,
             note: complete.count < periods.count ? "of complete periods" : nil)
-        ] + kinds.map { column in number(counted.filter { kind($0) == column }) },
-        rowClass: "total"))
+        ] + columns.map { column in number(counted.filter(column.has)) }, rowClass: "total"))
   }
 }
 

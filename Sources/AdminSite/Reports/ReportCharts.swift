@@ -19,7 +19,7 @@ struct ReportCharts: Sendable {
     case .intake where failures.isEmpty: []
     case .intake where request.bucket == nil: [Chart(stacksOf: failuresByEvent)]
     default:
-      table.report.charts.enumerated().flatMap { number, chart in
+      charts.enumerated().flatMap { number, chart in
         currencies(of: chart).enumerated().compactMap { place, currency in
           let data = data(chart, currency, id: "chart-\(number + 1)-\(place + 1)")
           guard showsZeros || data.series.contains(where: { $0.values.contains { $0 ?? 0 != 0 } })
@@ -48,6 +48,11 @@ struct ReportCharts: Sendable {
     table.records.filter { Self.failureMeasures.contains($0["measure"]?.text ?? "") }
   }
 
+  private var charts: [ReportChart] {
+    request.choices.by.map { [table.report.chart(by: $0)].compactMap(\.self) }
+      ?? table.report.charts
+  }
+
   /// Counts have one chart, amounts one for each currency.
   private func currencies(of chart: ReportChart) -> [String?] {
     guard chart.series.contains(where: { $0.added.contains { $0.hasSuffix("_milliunits") } }) else {
@@ -58,47 +63,48 @@ struct ReportCharts: Sendable {
 
   private func data(_ chart: ReportChart, _ currency: String?, id: String) -> ChartData {
     let periods = ReportPeriods(table, of: request)
-    // Charts of one column that show its parts: by the values of another column.
-    let parts = Self.parts[table.report]
-    let values =
-      parts.map { column in
-        Set((table.report == .intake ? failures : table.records).compactMap { $0[column]?.text })
-          .sorted()
-      } ?? []
-    let drawn =
-      parts == nil
-      ? (chart.series + (chart.net.map { [$0] } ?? [])).map { Drawn($0) }
-      : values.map { value in
-        Drawn(chart.series[0], name: EnumText.label(value, in: parts ?? ""), value: value)
-      }
-    var series = drawn.map { drawn in
-      (
-        name: drawn.name,
-        values: sums(
-          of: drawn, part: parts, currency, table, periods.all.map(\.from),
-          isKnown: currency != nil || !chart.isStock)
-      )
+    let drawn = drawn(chart)
+    func values(_ drawn: Drawn, _ table: ReportTable, _ periods: [String]) -> [Int64?] {
+      let rows = Dictionary(
+        grouping: table.records.filter {
+          (currency == nil || $0["currency"]?.text == currency) && drawn.has($0)
+        }, by: \.periodStart)
+      // Without a row there is nothing, or nothing is known of a stock.
+      let nothing: Int64? = currency != nil || !chart.isStock ? 0 : nil
+      return periods.map { rows[$0].map(drawn.series.sum) ?? nothing }
     }
+    var series = drawn.map { (name: $0.name, values: values($0, table, periods.all.map(\.from))) }
     let net = chart.net == nil ? nil : series.removeLast()
-    if let previous, chart.isStock, let first = drawn.first, let range = request.range,
-      let before = request.previousRange
+    if let previous, chart.isStock, request.choices.by == nil, let first = drawn.first,
+      let range = request.range, let before = request.previousRange
     {
       let starts = Dictionary(
         zip(request.starts(of: range).map(\.text), request.starts(of: before).map(\.text))
       ) { first, _ in first }
-      let sums = sums(
-        of: first, part: nil, currency, previous, periods.all.map { starts[$0.from] ?? "" },
-        isKnown: currency != nil)
-      series.append((name: "\(first.name), previous period", values: sums))
+      series.append(
+        (
+          name: "\(first.name), previous period",
+          values: values(first, previous, periods.all.map { starts[$0.from] ?? "" })
+        ))
     }
+    let unfinished = periods.all.last { $0.isUnfinished }
     return ChartData(
       id: id, title: currency.map { "\(chart.title), \($0)" } ?? chart.title,
       unit: currency.map { .money(currency: $0) } ?? .count,
       buckets: periods.all.map { (at: Timestamp($0.range.first), label: $0.range.text) },
-      series: series, net: net,
-      losses: table.report == .intake ? Set(series.map(\.name)) : Self.losses,
+      series: series, net: net, losses: losses(of: series.map(\.name)),
       unfinished: Set(periods.all.indices.filter { periods.all[$0].isUnfinished }),
-      sumsUp: !chart.isStock)
+      note: unfinished.flatMap { period in
+        request.range.map { range in
+          "Through \(DayRange(first: range.last, last: range.last).text). \(period.range.text) so far "
+            + (chart.isStock ? "is hatched." : "is hatched and not in the totals.")
+        }
+      }, sumsUp: !chart.isStock)
+  }
+
+  private func losses(of names: [String]) -> Set<String> {
+    if request.choices.by != nil { return [] }
+    return table.report == .intake ? Set(names) : Self.losses
   }
 
   /// The columns whose values are the series.
@@ -106,38 +112,31 @@ struct ReportCharts: Sendable {
     .ownership: "measure", .audit: "action", .intake: "measure",
   ]
 
+  /// A series, of some rows only.
   private struct Drawn {
-    let name: String
+    var name: String
     let series: ReportChart.Series
-    /// Of the column that tells the parts.
-    var value: String?
-
-    init(_ series: ReportChart.Series, name: String? = nil, value: String? = nil) {
-      (self.series, self.name, self.value) = (series, name ?? series.name, value)
-    }
+    var has: (ReportRow) -> Bool = { _ in true }
   }
 
-  /// A sum for each period; nil where a number is not known.
-  ///
-  /// - Parameter isKnown: Whether a period without a row has 0.
-  private func sums(
-    of drawn: Drawn, part: String?, _ currency: String?, _ table: ReportTable, _ periods: [String],
-    isKnown: Bool
-  ) -> [Int64?] {
-    var sums: [String: Int64?] = [:]
-    if isKnown { for period in periods { sums[period] = 0 } }
-    for row in table.records {
-      guard let day = row.periodStart, currency == nil || row["currency"]?.text == currency,
-        part.map({ row[$0]?.text == drawn.value }) ?? true
-      else { continue }
-      let added = drawn.series.added.compactMap { row[$0]?.integer }
-      let takenOff = drawn.series.takenOff.compactMap { row[$0]?.integer }
-      for value in added + takenOff.map({ -$0 }) {
-        let sum = ((sums[day] ?? nil) ?? 0).addingReportingOverflow(value)
-        sums[day] = .some(sum.overflow ? nil : sum.partialValue)
+  /// The segments or parts of the one series of a chart, or its series with the net in the end.
+  private func drawn(_ chart: ReportChart) -> [Drawn] {
+    if request.choices.by != nil {
+      return ReportSegments(table, of: request).all.map {
+        Drawn(name: $0.name, series: chart.series[0], has: $0.has)
       }
     }
-    return periods.map { sums[$0] ?? nil }
+    guard let column = Self.parts[table.report] else {
+      return (chart.series + (chart.net.map { [$0] } ?? [])).map {
+        Drawn(name: $0.name, series: $0)
+      }
+    }
+    let rows = table.report == .intake ? failures : table.records
+    return Set(rows.compactMap { $0[column]?.text }).sorted().map { value in
+      Drawn(name: EnumText.label(value, in: column), series: chart.series[0]) {
+        $0[column]?.text == value
+      }
+    }
   }
 
   // MARK: Charts without periods
@@ -177,48 +176,118 @@ struct ReportCharts: Sendable {
       categories: "Event", sumsUp: true)
   }
 
-  /// The revenue per subscription up to a month, of all cohorts that have finished it.
+  /// The revenue per subscription up to a month, of the cohorts that have finished it.
   private var lifetimeValues: [ChartData] {
-    table.records.currencies.enumerated()
+    let segments = request.choices.by == nil ? nil : ReportSegments(table, of: request).all
+    return table.records.currencies.enumerated()
       .map { place, currency in
         let rows = CohortTable.finished(table, of: request).filter {
           $0["currency"]?.text == currency
         }
-        let months = Dictionary(grouping: rows) { $0.integer("period") }.sorted { $0.key < $1.key }
-        var sum: Int64 = 0
-        let values = months.map { _, rows in
-          let size = rows.reduce(0) { $0 + $1.integer("cohort_size") }
-          sum += rows.reduce(0) { $0 + $1.integer("revenue_milliunits") } / max(size, 1)
-          return Int64?.some(sum)
+        let months = CohortTable.months(rows)
+        let drawn: [ReportSegments.Segment?] = segments ?? [nil]
+        let series = drawn.map { segment in
+          var sum: Int64 = 0
+          let reached = rows.filter { segment?.has($0) ?? true }
+          var values = CohortTable.months(reached).map { rows in
+            let size = rows.reduce(0) { $0 + $1.integer("cohort_size") }
+            sum += rows.reduce(0) { $0 + $1.integer("revenue_milliunits") } / size
+            return Int64?.some(sum)
+          }
+          values = Array(values.prefix(months.count))
+          values += Array(repeating: nil, count: months.count - values.count)
+          return (name: segment?.name ?? "LTV", values: values)
         }
-        return ChartData(
-          id: "chart-1-\(place + 1)", title: "LTV after each month, all cohorts, \(currency)",
-          unit: .money(currency: currency),
-          buckets: months.map { (at: table.asOf, label: $0.key == 0 ? "Month 0" : "\($0.key)") },
-          series: [(name: "LTV", values: values)], categories: "Month")
+        return cohortCurve(
+          "LTV after each month, \(segments == nil ? "all cohorts" : "by \(request.splitName)"), "
+            + currency,
+          id: "chart-1-\(place + 1)", unit: .money(currency: currency), months, series)
       }
   }
 
-  /// The share of all cohorts that reached a month, by the number of months.
+  /// The share of the cohorts that have finished a month that reached its end.
   private var retention: ChartData {
-    var (parts, wholes) = ([Int64](), [Int64]())
-    for row in CohortTable.finished(table, of: request) {
-      guard let period = row["period"]?.integer.flatMap(Int.init(exactly:)), period >= 0,
-        row.integer("cohort_size") > 0
-      else { continue }
-      while parts.count <= period { (parts, wholes) = (parts + [0], wholes + [0]) }
-      parts[period] += row.integer("retained")
-      wholes[period] += row.integer("cohort_size")
+    let months = CohortTable.months(CohortTable.finished(table, of: request))
+    let values = months.map { rows in
+      ReportValue.hundredthsOfPercent(
+        of: rows.reduce(0) { $0 + $1.integer("retained") },
+        in: rows.reduce(0) { $0 + $1.integer("cohort_size") })
+    }
+    return cohortCurve(
+      "Retained after each month, all cohorts", id: "chart-1-1", unit: .share, months,
+      [(name: "Retained", values: values)],
+      note: "Customers who resubscribed count again, so that the curve can rise.")
+  }
+
+  private func cohortCurve(
+    _ title: String, id: String, unit: ChartUnit, _ months: [[ReportRow]],
+    _ series: [ChartData.Series], note: String? = nil
+  ) -> ChartData {
+    let counts = months.map(CohortTable.count)
+    var notes: [String] = []
+    if let first = counts.first, let last = counts.last, first > 1 {
+      notes.append(
+        "Each month counts the cohorts that have finished it: \(first) at month 0, \(last) at "
+          + "month \(counts.count - 1). Months that fewer than a quarter have finished are left out."
+      )
     }
     return ChartData(
-      id: "chart-1-1", title: "Retained after each month, all cohorts", unit: .share,
-      buckets: parts.indices.map { (at: table.asOf, label: $0 == 0 ? "Month 0" : "\($0)") },
-      series: [
-        (
-          name: "Retained",
-          values: zip(parts, wholes).map { ReportValue.hundredthsOfPercent(of: $0, in: $1) }
-        )
-      ], categories: "Month")
+      id: id, title: title, unit: unit,
+      buckets: months.indices.map { (at: table.asOf, label: $0 == 0 ? "Month 0" : "\($0)") },
+      series: series, categories: "Month",
+      remarks: Dictionary(
+        uniqueKeysWithValues: counts.enumerated().map {
+          ($0.offset, Count.text($0.element, "cohort", "cohorts"))
+        }), note: (notes + [note].compactMap(\.self)).joined(separator: " "))
+  }
+}
+
+/// The segments of a split report, the largest first; those that get no colour of their own are one.
+struct ReportSegments: Sendable {
+  struct Segment: Sendable {
+    let name: String
+    /// The value that the name stands for, if it differs.
+    let identifier: String?
+    fileprivate let values: Set<String?>
+
+    func has(_ row: ReportRow) -> Bool { values.contains(row["segment"]?.text) }
+  }
+
+  let all: [Segment]
+
+  /// As many as there are colours.
+  private static let most = 6
+
+  init(_ table: ReportTable, of request: ReportRequest) {
+    let sizes = Dictionary(grouping: table.records) { $0["segment"]?.text }
+      .mapValues { (table.report.measure?.sum(of: $0) ?? 0).magnitude }
+    let sorted = sizes.sorted { ($1.value, $0.key ?? "") < ($0.value, $1.key ?? "") }.map(\.key)
+    let named = sorted.count > Self.most ? Self.most - 1 : sorted.count
+    let segments = sorted.prefix(named).map { value in
+      let label = value.map {
+        ReportValue.text($0).label(in: request.choices.by?.rawValue ?? "", of: table.report)
+      }
+      return Segment(
+        name: label?.text ?? "Not reported", identifier: label?.identifier, values: [value])
+    }
+    let others = sorted.dropFirst(named)
+    all =
+      segments
+      + (others.isEmpty
+        ? [] : [Segment(name: "\(others.count) others", identifier: nil, values: Set(others))])
+  }
+}
+
+extension ReportChart.Series {
+  /// The sum of its columns in some rows; nil if none has a number, or if it has too many digits.
+  func sum(of rows: [ReportRow]) -> Int64? {
+    let values = rows.flatMap { row in
+      added.compactMap { row[$0]?.integer } + takenOff.compactMap { row[$0]?.integer }.map { -$0 }
+    }
+    return values.reduce(values.isEmpty ? nil : 0) { sum, value in
+      guard let sum = sum?.addingReportingOverflow(value), !sum.overflow else { return nil }
+      return sum.partialValue
+    }
   }
 }
 
@@ -232,6 +301,9 @@ struct ReportPeriods: Sendable {
   }
 
   let all: [Period]
+
+  /// A longer range has only the periods from its first to its last row.
+  private static let most = 400
 
   init(_ table: ReportTable, of request: ReportRequest) {
     var all: [String: Period] = [:]
@@ -251,12 +323,24 @@ struct ReportPeriods: Sendable {
         isUnfinished: isUnfinished)
     }
     var sorted = all.values.sorted { $0.from < $1.from }
-    // Periods without rows, between those that have some.
-    if let first = sorted.first, let last = sorted.last {
-      let starts = request.starts(of: DayRange(first: first.range.first, last: last.range.first))
-      for (start, next) in zip(starts, starts.dropFirst()) where all[start.text] == nil {
-        let range = DayRange(first: start, last: next.adding(days: -1))
-        sorted.append(Period(from: start.text, range: range, isUnfinished: false))
+    // Periods without rows.
+    if let first = sorted.first?.range.first, let last = sorted.last?.range.first {
+      var starts = request.starts(of: DayRange(first: first, last: last))
+      if let charted = request.charted, starts.count <= Self.most {
+        let wider = request.starts(of: charted.joined(to: DayRange(first: first, last: last)))
+        if wider.count <= Self.most { starts = wider }
+      }
+      let bucket = request.bucket ?? .day
+      for start in starts where all[start.text] == nil {
+        let end = start.start(of: bucket).adding(1, bucket).adding(days: -1)
+        // A range that is over can end within a period.
+        let over = request.range.flatMap { request.hasEnded($0.last, of: table) ? $0.last : nil }
+        let isCut = over.map { $0.daysSince1970 < end.daysSince1970 } ?? false
+        let range = DayRange(first: start, last: isCut ? over ?? end : end)
+        sorted.append(
+          Period(
+            from: start.text, range: range,
+            isUnfinished: request.range != nil && !request.hasEnded(range.last, of: table)))
       }
       sorted.sort { $0.from < $1.from }
     }

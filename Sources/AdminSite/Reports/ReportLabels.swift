@@ -4,7 +4,11 @@ import Subscriptions
 
 extension ReportColumn {
   /// The name for people, as in `In grace period`.
-  var label: String { Self.labels[name] ?? EnumText.sentence(title) }
+  func label(in report: Report) -> String {
+    // Those that customers or Apple brought back, unlike those of `reactivations`.
+    if name == "resubscribed", report != .reactivations { return "Returned" }
+    return Self.labels[name] ?? EnumText.sentence(title)
+  }
 
   // Names that are not words for people by themselves.
   private static let labels = [

@@ -48,26 +48,30 @@ struct ReportPageController: Controller {
       }
     }
     var tables: [ReportTable] = []
+    var isWorking = false
     if asked.faults.isEmpty {
-      // At the same time.
+      // At the same time. The money of refunds is compared with all that was charged.
       async let before = outcome(report, previous)
-      for outcome in [await outcome(report, asked.choices), await before] {
+      let choices = report == .refunds ? asked.choices : nil
+      async let revenue = outcome(.revenue, choices)
+      for outcome in [await outcome(report, asked.choices), await before, await revenue] {
         switch outcome {
         case .answered(.table(let answer))?: tables.append(answer)
         case .failed(let fault as ReportFault)?: asked.note(fault)
         case .failed(let error)?: throw error
-        case .answered?, .working?, nil: break
+        case .working?: isWorking = true
+        case .answered?, nil: break
         }
       }
     }
-    let isComplete = tables.count == (previous == nil ? 1 : 2)
+    let answers = isWorking || !asked.faults.isEmpty ? [] : tables
     return try await page(
       asked,
       form: ReportForm(
         asked, catalogue, currencies: try await currencies(for: report, in: tables)),
-      isComplete ? tables[0] : nil,
-      previous: isComplete ? tables.dropFirst().first : nil,
-      isWorking: asked.faults.isEmpty && !isComplete, request, context)
+      answers.first, previous: answers.dropFirst().first { $0.report == report },
+      revenue: answers.dropFirst().first { $0.report != report },
+      isWorking: asked.faults.isEmpty && isWorking, request, context)
   }
 
   /// The currencies of charges, products and exchange rates; none where amounts are not converted.
@@ -89,11 +93,9 @@ struct ReportPageController: Controller {
   @Sendable
   func items(_ request: Request, context: APIContext) async throws -> Response {
     let report = try context.report()
-    let asked = ReportRequest(report, query: request.uri.query, at: pages.now())
-    if let fault = asked.faults.min(by: { $0.key < $1.key }) {
-      throw Problem.invalid(fault.key, fault.value)
-    }
+    var asked = ReportRequest(report, query: request.uri.query, at: pages.now())
     do {
+      guard asked.faults.isEmpty else { return try await refusal(of: asked, request, context) }
       let cell = try asked.cell()
       if asked.fields["format"] == "csv" {
         return Response(
@@ -111,9 +113,20 @@ struct ReportPageController: Controller {
         return try await page(asked, form: nil, nil, isWorking: true, request, context)
       }
     } catch let fault as ReportFault {
-      throw Problem.invalid(
-        fault.parameter == .column ? "cell" : fault.parameter.rawValue, fault.text)
+      asked.note(fault)
+      return try await refusal(of: asked, request, context)
     }
+  }
+
+  /// The report's form with the faults.
+  private func refusal(of asked: ReportRequest, _ request: Request, _ context: APIContext)
+    async throws -> Response
+  {
+    try await page(
+      asked,
+      form: ReportForm(
+        asked, catalogue, currencies: try await currencies(for: asked.report, in: [])),
+      nil, isWorking: false, request, context)
   }
 
   // MARK: Pages
@@ -121,7 +134,7 @@ struct ReportPageController: Controller {
   /// The page of a report, which reloads automatically while its table is being prepared.
   private func page(
     _ asked: ReportRequest, form: ReportForm?, _ table: ReportTable?, previous: ReportTable? = nil,
-    isWorking: Bool, _ request: Request, _ context: APIContext
+    revenue: ReportTable? = nil, isWorking: Bool, _ request: Request, _ context: APIContext
   ) async throws -> Response {
     let report = asked.report
     let isRight = asked.faults.isEmpty
@@ -143,6 +156,7 @@ struct ReportPageController: Controller {
           try await api.reports.definitions()[report] ?? report.summary
         ).pieces,
         notes: asked.notes(at: pages.now()) + [table?.unconvertedNote].compactMap(\.self),
+        faults: asked.faultTexts, advice: table.flatMap(Self.advice),
         action: AdminURL.report(report.name),
         range: isRight ? asked.rangeText : nil,
         previousRange: asked.previousRange?.text, presets: isRight ? asked.presets : [],
@@ -154,7 +168,7 @@ struct ReportPageController: Controller {
             : ReportCharts(table: $0, request: asked, previous: previous, showsZeros: false)
               .pictures
         } ?? [],
-        tables: table.map { asked.tables($0, previous: previous) } ?? [],
+        tables: table.map { asked.tables($0, previous: previous, revenue: revenue) } ?? [],
         downloads: isRight ? [PageLink(label: "CSV", href: address)] : []
       ), "report", status: isRight ? .ok : .badRequest)
   }
@@ -163,7 +177,7 @@ struct ReportPageController: Controller {
     _ found: ReportCellItems, of asked: ReportRequest, from offset: Int, _ context: APIContext
   ) async throws -> Response {
     let (report, cell) = (asked.report, found.cell)
-    let label = report.columns.first { $0.name == cell.column }?.label ?? cell.column
+    let label = report.columns.first { $0.name == cell.column }?.label(in: report) ?? cell.column
     let choices = cell.choices.query(of: report)
     var frame = try await pages.frame("\(report.label): \(label)", at: AdminURL.reports, context)
     frame.trail = [
@@ -187,7 +201,15 @@ struct ReportPageController: Controller {
     let row = cell.row.sorted { $0.key < $1.key }.map { name, value in
       let shown = value.map { ReportValue.text($0).label(in: name, of: report).text } ?? "none"
       return Property(
-        report.columns.first { $0.name == name }?.label ?? EnumText.sentence(name), shown)
+        report.columns.first { $0.name == name }?.label(in: report) ?? EnumText.sentence(name),
+        shown)
+    }
+    // On other pages there may be other values.
+    let common = offset > 0 ? [] : found.items.commonColumns
+    let shared = common.filter { cell.row[$0.name] == nil }.map { column in
+      Property(
+        column.label(in: report),
+        found.items.value(column.name, inRow: 0)?.label(in: column.name, of: report).text ?? "")
     }
     let chosen = report.parameters.compactMap { parameter -> Property? in
       guard ![.from, .to, .days, .asOf, .timeZone, .bucket, .column].contains(parameter),
@@ -199,14 +221,52 @@ struct ReportPageController: Controller {
       (
         page: frame, number: found.sum.words,
         sentence: "The sum of \(Count.text(Int(found.count), "entry", "entries")) below.",
-        properties: [Property("Period", asked.range?.text ?? asked.rangeText)] + row + chosen,
-        table: DataTable(found.items, caption: "Items", environment: cell.choices.environment),
+        properties: [Property("Period", asked.range?.text ?? asked.rangeText)] + row + shared
+          + chosen,
+        table: DataTable(
+          found.items, caption: "Items", environment: cell.choices.environment, without: common),
         paging: paging, downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
       ), "drill-down")
   }
 }
 
+extension ReportPageController {
+  /// What is to be done about unclaimed charges; nil for other reports.
+  private static func advice(_ table: ReportTable) -> (state: String, text: String, href: String?)?
+  {
+    guard table.report == .unclaimed, !table.isCutShort else { return nil }
+    let waiting = table.records.filter { $0["was_over"] == .flag(false) }
+    let number = waiting.reduce(0) { $0 + $1.integer("number") }
+    guard number > 0 else {
+      return ("good", "Nothing to do: no paid charge is waiting for an account.", nil)
+    }
+    let amounts = waiting.currencies.map { currency in
+      ChartUnit.money(currency: currency).text(
+        waiting.filter { $0["currency"]?.text == currency }
+          .reduce(0) { $0 + $1.integer("amount_milliunits") })
+    }
+    let worth = amounts.isEmpty ? "" : " (\(amounts.joined(separator: ", ")))"
+    return (
+      "warning",
+      Count.text(Int(clamping: number), "paid charge", "paid charges")
+        + "\(worth) without an account: the customer has paid and has no access. It is given when the "
+        + "app submits the receipt; for a customer who asks, assign the charge by hand.",
+      AdminURL.unclaimed
+    )
+  }
+}
+
 extension ReportRequest {
+  /// The faults as sentences, which begin with the names of the fields.
+  fileprivate var faultTexts: [String] {
+    faults.sorted { $0.key < $1.key }.map { name, text in
+      let parameter = ReportParameter(rawValue: name)
+      return parameter == .column
+        ? "The link to the number is not valid: it \(text)."
+        : "\(parameter?.label ?? name) \(text)."
+    }
+  }
+
   /// Remarks on the choices.
   fileprivate func notes(at now: Timestamp) -> [String] {
     var notes: [String] = []

@@ -8,6 +8,13 @@ struct DayRange: Hashable, Sendable {
   var first: CalendarDate
   var last: CalendarDate
 
+  /// The days of both, and those between them.
+  func joined(to other: DayRange) -> DayRange {
+    DayRange(
+      first: other.first.daysSince1970 < first.daysSince1970 ? other.first : first,
+      last: other.last.daysSince1970 > last.daysSince1970 ? other.last : last)
+  }
+
   /// As in `25 Nov 2026`, `Nov 2026`, `1–25 Nov 2026` or `28 Dec 2025 – 3 Jan 2026`.
   var text: String {
     let isOfOneMonth = (first.year, first.month) == (last.year, last.month)
@@ -97,6 +104,12 @@ extension ReportRequest {
     return DayRange(first: choices.from ?? usual, last: last)
   }
 
+  /// The days of a chart, with those without rows; nil if the rows have no periods.
+  var charted: DayRange? {
+    report == .renewalsDue
+      ? DayRange(first: today, last: today.adding(days: choices.days)) : bucket == nil ? nil : range
+  }
+
   /// The choices in force in words, as in `1 Dec 2025 – 25 Nov 2026, by month, UTC`.
   var rangeText: String {
     guard let range else {
@@ -127,9 +140,9 @@ extension ReportRequest {
     }
     let (day, month) = (today, today.start(of: .month))
     let all: [(String, CalendarDate, ReportChoices.Bucket)] = [
-      ("7 days", day.adding(days: -6), .day), ("28 days", day.adding(days: -27), .day),
-      ("3 months", month.adding(months: -2), .week),
-      ("12 months", month.adding(months: -11), .month),
+      ("Last 7 days", day.adding(days: -6), .day), ("Last 28 days", day.adding(days: -27), .day),
+      ("Last 3 months", month.adding(months: -2), .week),
+      ("Last 12 months", month.adding(months: -11), .month),
       ("Year to date", CalendarDate(year: day.year, month: 1, day: 1), .month),
     ]
     // Cohorts are whole months.

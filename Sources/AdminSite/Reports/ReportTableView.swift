@@ -4,19 +4,41 @@ import Subscriptions
 
 extension ReportRequest {
   /// By what the rows are split.
-  private var meaningOfSegments: String? {
-    choices.query(of: report).first { $0.name == "by" }?.value
-  }
+  var splitName: String { choices.by?.rawValue.replacing("_", with: " ") ?? "" }
 
   fileprivate func meaning(of column: ReportColumn) -> String? {
-    column.name == "segment" ? meaningOfSegments : nil
+    column.name == "segment" ? choices.by?.rawValue : nil
   }
 
   /// The answer as people read it.
-  func tables(_ table: ReportTable, previous: ReportTable?) -> [DataTable] {
+  ///
+  /// - Parameter revenue: Of the same periods, for the report of refunds.
+  func tables(_ table: ReportTable, previous: ReportTable?, revenue: ReportTable? = nil)
+    -> [DataTable]
+  {
+    let all = allNumbers(table, previous: previous, revenue: revenue)
+    guard choices.by != nil, let measure = report.measure, !table.isCutShort else { return all }
+    let isMoney = measure.added.contains { $0.hasSuffix("_milliunits") }
+    let currencies: [String?] = isMoney ? table.records.currencies : [nil]
+    return currencies.map { DataTable(segmentsOf: table, currency: $0, of: self) }
+      + all.map { table in
+        var folded = table
+        folded.caption = "\(table.caption): all numbers by \(splitName)"
+        folded.isFolded = true
+        return folded
+      }
+  }
+
+  private func allNumbers(
+    _ table: ReportTable, previous: ReportTable?, revenue: ReportTable?
+  ) -> [DataTable] {
     switch report {
     case .retention: return [DataTable(cohortsOf: table, of: self)]
-    case .lifetimeValue where !table.isCutShort && !table.rows.isEmpty && meaningOfSegments == nil:
+    case .lifetimeValue where choices.by != nil && !table.isCutShort:
+      var folded = DataTable(table, of: self, caption: "LTV: all numbers by \(splitName)")
+      folded.isFolded = true
+      return ReportCharts(table: table, request: self).pictures.map(\.table) + [folded]
+    case .lifetimeValue where !table.isCutShort && !table.rows.isEmpty:
       return table.records.currencies.flatMap { currency in
         [
           DataTable(
@@ -28,7 +50,7 @@ extension ReportRequest {
         ]
       }
     case .subscriptions where !table.isCutShort: return [DataTable(statesOf: table, of: self)]
-    case .ownership where !table.isCutShort && previous == nil && meaningOfSegments == nil:
+    case .ownership where !table.isCutShort && previous == nil && choices.by == nil:
       return [DataTable(ownershipOf: table, of: self)]
     case .intake:
       // What is open now has no day.
@@ -53,10 +75,58 @@ extension ReportRequest {
     case .refunds:
       var refunds = DataTable(
         table, of: self, previous: previous, rows: { $0["days_after"]?.text != nil })
-      refunds.note = refunds.note ?? "Products and periods without refunds are not listed."
+      refunds.note =
+        refunds.note
+        ?? (refundedShares(table, revenue) + [
+          "Products and periods without refunds are not listed."
+        ])
+        .joined(separator: " ")
       return [refunds]
+    case .orders where !table.isCutShort:
+      let ofCharges: Set<String> = ["paid_without_order", "not_delivered"]
+      var charges = DataTable(
+        table, of: self, caption: "Charges, by their own date", previous: previous,
+        columns: { !$0.isNumber || ofCharges.contains($0.name) })
+      charges.note =
+        "All charges of these days, with and without an order: they do not add up with the orders. "
+        + "Not delivered: your server has not reported the delivery."
+      return [
+        DataTable(
+          table, of: self, caption: "Orders, by the date of the order", previous: previous,
+          columns: { !ofCharges.contains($0.name) }), charges,
+      ]
+    case .unclaimed where !table.isCutShort:
+      return [("Waiting for an account", false), ("Ended before they were first seen", true)]
+        .compactMap { caption, wasOver in
+          var shown = DataTable(
+            table, of: self, caption: caption, columns: { $0.name != "was_over" },
+            rows: { $0["was_over"] == .flag(wasOver) })
+          shown.emptyText = "None."
+          if wasOver, shown.rows.isEmpty { return nil }
+          if wasOver {
+            shown.note =
+              "The history that comes with a first receipt: nobody is going to claim it, and nothing is "
+              + "to be done."
+          }
+          return shown
+        }
     default: return [DataTable(table, of: self, previous: previous)]
     }
+  }
+
+  /// What part of the money charged in the periods that have ended was refunded, in each currency.
+  private func refundedShares(_ table: ReportTable, _ revenue: ReportTable?) -> [String] {
+    guard let revenue, choices.by == nil else { return [] }
+    let refunded = ReportTotals.sums("refunded_milliunits", table, of: self)
+    return ReportTotals.sums("charged_milliunits", revenue, of: self).sorted { $0.key < $1.key }
+      .compactMap { currency, charged in
+        ReportValue.hundredthsOfPercent(of: -(refunded[currency] ?? 0), in: charged).map { share in
+          let unit = ChartUnit.money(currency: currency)
+          return
+            "Refunded \(unit.number(-(refunded[currency] ?? 0))) of \(unit.text(charged)) charged: "
+            + ChartUnit.share.text(share) + "."
+        }
+      }
   }
 
   /// The columns of revenue below its table.
@@ -96,7 +166,7 @@ extension DataTable {
       uniqueKeysWithValues: ReportPeriods(table, of: request).all.map { ($0.from, $0) })
     self.init(
       caption: caption ?? request.report.label,
-      columns: columns.map { DataColumn($0, as: request.meaning(of: $0)) },
+      columns: columns.map { DataColumn($0, of: table.report, as: request.meaning(of: $0)) },
       rows: records.map { row in
         let period = row["from_day"] == nil ? nil : row.periodStart.flatMap { periods[$0] }
         return DataRow(
@@ -140,21 +210,28 @@ extension DataTable {
   }
 
   /// The items of a number with links: the date, the account and the amount first.
-  init(_ items: ReportTable, caption: String, environment: Subscriptions.Environment) {
+  ///
+  /// - Parameter common: The columns that are left out, since all items have one value there.
+  init(
+    _ items: ReportTable, caption: String, environment: Subscriptions.Environment,
+    without common: [ReportColumn] = []
+  ) {
     let places = items.columns.indices.filter { place in
       let name = items.columns[place].name
       let isAlike = Set(items.rows.map { $0[place] }).count < 2
-      return items.rows.contains { $0[place] != .none }
+      return !common.contains(items.columns[place])
+        && items.rows.contains { ![.none, .text("")].contains($0[place]) }
         && (name != "currency" || !items.columns.contains { $0.name == "amount_milliunits" })
         // The heading says what all items have in common.
-        && name != "from_day" && !(isAlike && ["measure", "number", "day"].contains(name))
+        && name != "from_day" && !(name == "origin_at" && items.startAtOnce)
+        && !(isAlike && ["measure", "number", "day"].contains(name))
     }.sorted { (Self.rank(items.columns[$0]), $0) < (Self.rank(items.columns[$1]), $1) }
     self.init(
       caption: caption,
       columns: places.map { place in
         let column = items.columns[place]
         let isOfCharge = items.report == .revenue && column.name == "origin_at"
-        return DataColumn(column, as: isOfCharge ? "charged" : nil)
+        return DataColumn(column, of: items.report, as: isOfCharge ? "charged" : nil)
       },
       rows: items.rows.indices.map { index in
         DataRow(
@@ -209,7 +286,11 @@ extension DataTable {
       "at", "refunded_at", "since", "due_at", "first_seen_at", "account_id", "amount_milliunits",
       "mrr_twelfths", "product_id", "charged_at",
     ]
-    return first.firstIndex(of: column.name) ?? first.count
+    let last = [
+      "transaction_id", "storefront", "offer_type", "period_type", "ownership_type", "price_source",
+    ]
+    return first.firstIndex(of: column.name)
+      ?? last.firstIndex(of: column.name).map { first.count + 1 + $0 } ?? first.count
   }
 
   /// The page of the original transaction that a job's or an action's subject names, or nil.
@@ -230,9 +311,9 @@ extension DataTable {
 }
 
 extension DataColumn {
-  init(_ column: ReportColumn, as meaning: String? = nil) {
+  init(_ column: ReportColumn, of report: Report, as meaning: String? = nil) {
     self.init(
-      label: meaning.map(EnumText.sentence) ?? column.label, isNumber: column.isNumber,
+      label: meaning.map(EnumText.sentence) ?? column.label(in: report), isNumber: column.isNumber,
       identifier: column.name)
   }
 }
@@ -258,8 +339,13 @@ extension DataCell {
     guard let part = number(share.part), let whole = number(share.whole),
       let exact = ReportValue.hundredthsOfPercent(of: part, in: whole)
     else { return }
-    text = ChartUnit.share.text(exact)
-    note = "\(ChartUnit.count.text(part)) of \(ChartUnit.count.text(whole))"
+    let open =
+      share.settled.isEmpty ? 0 : share.settled.reduce(whole) { $0 - (number($1) ?? 0) }
+    // While all are open there is no rate.
+    text = open == whole ? "" : ChartUnit.share.text(exact)
+    note =
+      "\(ChartUnit.count.text(part)) of \(ChartUnit.count.text(whole))"
+      + (open > 0 ? ", \(ChartUnit.count.text(open)) open" : "")
   }
 }
 
@@ -281,6 +367,19 @@ extension Sequence<ReportRow> {
 
 extension ReportTable {
   var records: [ReportRow] { rows.indices.map { ReportRow(table: self, index: $0) } }
+
+  /// The columns, such as the storefront, in which all of several items have one value.
+  var commonColumns: [ReportColumn] {
+    guard rows.count > 1, !isCutShort else { return [] }
+    return columns.indices.filter { place in
+      columns[place].kind == .text && rows[0][place].text?.isEmpty == false
+        && !["account_id", "currency", "measure", "subject"].contains(columns[place].name)
+        && rows.allSatisfy { $0[place] == rows[0][place] }
+    }.map { columns[$0] }
+  }
+
+  /// Whether each item is the beginning of what it is about.
+  fileprivate var startAtOnce: Bool { records.allSatisfy { $0["at"] == $0["origin_at"] } }
 }
 
 extension ReportValue {

@@ -18,7 +18,10 @@ struct ReportTotals: Sendable {
     rows = table.records.filter { row in
       row["from_day"] == nil || row.periodStart.map(names.contains) ?? false
     }
-    latest = ended.last.map { last in table.records.filter { $0.periodStart == last.from } } ?? []
+    let counted = Set(rows.compactMap(\.periodStart))
+    latest =
+      ended.last { counted.contains($0.from) }
+      .map { last in table.records.filter { $0.periodStart == last.from } } ?? []
   }
 
   static func rows(
@@ -34,7 +37,7 @@ struct ReportTotals: Sendable {
     let hasUnfinished =
       request.bucket != nil
       && request.range.map { !request.hasEnded($0.last, of: table) } ?? false
-    let hasStock = columns.contains { totals.isStock($0.name) }
+    let hasStock = columns.contains { table.report.isStock($0.name) }
     var rows = [
       totals.row(
         hasStock ? "Total or latest" : "Total", hasUnfinished ? "of complete periods" : nil, columns
@@ -60,6 +63,16 @@ struct ReportTotals: Sendable {
     return rows
   }
 
+  /// The sums of a column over the periods that have ended, by currency.
+  static func sums(_ column: String, _ table: ReportTable, of request: ReportRequest)
+    -> [String: Int64]
+  {
+    Dictionary(
+      ReportTotals(table, of: request, before: nil).rows.compactMap { row in
+        row["currency"]?.text.map { ($0, row.integer(column)) }
+      }, uniquingKeysWith: &+)
+  }
+
   private func row(_ name: String, _ note: String?, _ columns: [ReportColumn]) -> DataRow {
     DataRow(
       cells: columns.enumerated().map { place, column in
@@ -81,7 +94,12 @@ struct ReportTotals: Sendable {
       return nil
     }
     guard column.kind == .number || rows.currencies.count < 2 else { return nil }
-    let added = isStock(column.name) ? latest : rows
+    var added = table.report.isStock(column.name) ? latest : rows
+    if table.report == .refunds, column.name == "paid" {
+      // Repeated in each row of a period and segment.
+      var seen: Set<[String?]> = []
+      added = added.filter { seen.insert([$0.periodStart, $0["segment"]?.text]).inserted }
+    }
     return added.reduce(Int64?.some(0)) { sum, row in
       guard let sum = sum?.addingReportingOverflow(row.integer(column.name)), !sum.overflow else {
         return nil
@@ -90,17 +108,9 @@ struct ReportTotals: Sendable {
     }
   }
 
-  /// Whether a column has the number at the end of each period.
-  private func isStock(_ column: String) -> Bool {
-    table.report.charts.contains { chart in
-      chart.isStock && chart.series.contains { $0.added.contains(column) }
-    }
-  }
-
-  /// Whether a column has the number at the start of each period, or repeats one in several rows.
+  /// Whether a column has the number at the start of each period.
   private func isOpening(_ column: String) -> Bool {
     ["opening", "opening_milliunits", "active_at_start"].contains(column)
-      || (table.report == .refunds && column == "paid")
   }
 
   private func text(_ number: Int64, _ column: ReportColumn) -> String {

@@ -18,6 +18,6 @@ extension Report {
         .init("Churned", "churned_milliunits"),
         // There are six colours, and most ledgers have neither of these two.
         .init("Currencies", "currency_changed_milliunits", "exchange_milliunits"),
-        net: .init("Net", "mrr_milliunits", minus: "opening_milliunits")),
+        net: .init("Net change", "mrr_milliunits", minus: "opening_milliunits")),
     ])
 }

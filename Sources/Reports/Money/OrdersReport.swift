@@ -9,5 +9,5 @@ extension Report {
     itemOrder: "at DESC, order_id, original_transaction_id, transaction_id, measure",
     charts: [
       .bars("Orders", .init("Paid", "paid"), .init("Open", "open"), .init("Expired", "expired"))
-    ], isPartlyFrozen: true)
+    ], measure: .init("Opened", "opened"), isPartlyFrozen: true)
 }

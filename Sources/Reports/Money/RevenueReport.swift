@@ -18,5 +18,5 @@ extension Report {
       .bars(
         "Charged and refunded", .init("Charged", "charged_milliunits"),
         .init("Refunded", "refunded_milliunits"), net: .init("Net", "net_by_refund_milliunits"))
-    ])
+    ], measure: .init("Net", "net_by_refund_milliunits"))
 }

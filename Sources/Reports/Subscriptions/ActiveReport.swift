@@ -9,9 +9,10 @@ extension Report {
     charts: [
       .lines("Active subscriptions", .init("Active", "active")),
       .bars(
-        "Subscriber movement", .init("New", "new"), .init("Resubscribed", "resubscribed"),
+        "Subscriber movement", .init("New", "new"), .init("Returned", "resubscribed"),
         .init("Expired", minus: "expired"), .init("Refunded", minus: "refunded"),
         .init("Changed in", "changed_in"),
-        .init("Changed out", minus: "changed_out"), net: .init("Net", "active", minus: "opening")),
+        .init("Changed out", minus: "changed_out"),
+        net: .init("Net change", "active", minus: "opening")),
     ])
 }

@@ -16,5 +16,5 @@ extension Report {
         "Churned by cause", .init("Voluntary", "voluntary"), .init("Involuntary", "involuntary"),
         .init("Product withdrawn", "product_withdrawn"), .init("Unknown", "unknown"),
         .init("Refunded", "refunded"))
-    ])
+    ], measure: .init("Churned", "churned"))
 }

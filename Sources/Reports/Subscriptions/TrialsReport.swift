@@ -8,12 +8,16 @@ extension Report {
       "started", "recovered", "converted", "expired", "trials", "cohort_started",
       "cohort_converted",
       "cohort_expired"), stock: "trials",
-    shares: ["conversion_rate": .init("cohort_converted", of: "cohort_started")],
+    shares: [
+      "conversion_rate": .init(
+        "cohort_converted", of: "cohort_started", settled: "cohort_converted", "cohort_expired")
+    ],
     charts: [
       .lines("Open trials", .init("Trials", "trials")),
       .bars(
         "Started and ended", .init("Started", "started"), .init("Recovered", "recovered"),
         .init("Converted", minus: "converted"),
-        .init("Expired", minus: "expired"), net: .init("Net", "trials", minus: "opening")),
-    ])
+        .init("Expired", minus: "expired"),
+        net: .init("Change in open trials", "trials", minus: "opening")),
+    ], measure: .init("Started", "started"))
 }

@@ -219,7 +219,9 @@ struct ChartPictureTests {
       table: report, request: ReportRequest(.retention, query: nil, at: report.asOf)
     ).pictures[0]
     #expect(
-      curve.table.rows.map { $0.cells.map(\.text) } == [["Month 0", "100.00%"], ["1", "66.67%"]])
+      curve.table.rows.map { $0.cells.map(\.text) } == [
+        ["Month 0 (2 cohorts)", "100.00%"], ["1 (1 cohort)", "66.67%"],
+      ])
     let hrefs = table.rows[0].cells.map { $0.href ?? "" }
     #expect(hrefs[0].isEmpty)
     #expect(hrefs[1].contains("cell=cohort_size&from=2026-10-01&to=2026-10-01"), "\(hrefs)")

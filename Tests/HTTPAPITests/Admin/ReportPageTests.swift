@@ -268,7 +268,11 @@ struct ReportPageTests {
           for column in table.columns
           where report.hasCohorts
             ? cohortColumns.contains(column.name)
-            : !["from_day", "to_day", "is_partial", "mrr_twelfths"].contains(column.name)
+            : ![
+              "from_day", "to_day", "is_partial", "mrr_twelfths",
+              // It has a table of its own.
+              "was_over",
+            ].contains(column.name)
           {
             var text = row[column.name]?.label(in: column.name, of: report).text ?? ""
             // One currency stands in the heading, and each triangle has its own.
@@ -404,6 +408,11 @@ struct ReportPageTests {
       #expect(page.contains(message))
       #expect(page.contains("<form class=\"choices\""))
       #expect(!page.contains("\"><script>"))
+      // A number's list is refused with the report's form, too.
+      let list = try await browser.get(
+        "/admin/reports/mrr/transactions?cell=new_milliunits&\(query)")
+      #expect(list.status == 400)
+      #expect(list.contains(message) && list.contains("<form class=\"choices\""))
     }
   }
 
@@ -454,6 +463,27 @@ struct ReportPageTests {
       #expect(try await browser.get("/admin/reports/retention?from=0001-01-01").status == 400)
       // Empty form fields are ignored.
       #expect(try await browser.get("/admin/reports/churn?from=&to=&product=").status == 200)
+    }
+  }
+
+  @Test func `unclaimed charges say what is to be done, and orders by which date they count`()
+    async throws
+  {
+    try await withSamples { _, browser in
+      let waiting = try await get(try Self.address(.unclaimed), &browser)
+      #expect(waiting.contains("<p class=\"verdict warning\">1 paid charge ("))
+      #expect(waiting.contains("<a href=\"/admin/unclaimed\">Assign charges</a>"))
+      #expect(waiting.contains(">Waiting for an account"))
+      let none = try await get(
+        try Self.address(.unclaimed, [("environment", "sandbox")]), &browser)
+      #expect(none.contains("<p class=\"verdict good\">Nothing to do"))
+      #expect(!none.contains("Assign charges"))
+      let orders = try await get(try Self.address(.orders), &browser)
+      let tables = orders.text.components(separatedBy: "<section class=\"report\">").dropFirst()
+      #expect(
+        tables.map { $0.contains("title=\"not_delivered\"") } == [false, true])
+      #expect(
+        tables.map { $0.contains("title=\"opened\"") } == [true, false])
     }
   }
 

@@ -67,7 +67,7 @@ struct ReportRangeTests {
     let asked = Self.request(.active, "from=2026-04-09&bucket=day&product=a&compare=true")
     #expect(
       asked.presets.map(\.label)
-        == ["7 days", "28 days", "3 months", "12 months", "Year to date"])
+        == ["Last 7 days", "Last 28 days", "Last 3 months", "Last 12 months", "Year to date"])
     #expect(asked.presets.map(\.isCurrent) == [true, false, false, false, false])
     #expect(
       asked.presets[3].href

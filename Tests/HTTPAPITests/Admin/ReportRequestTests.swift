@@ -35,6 +35,27 @@ struct ReportRequestTests {
     }
   }
 
+  @Test func `what all items have in common is not in their table`() {
+    func items(_ rows: [(String, String)], isCutShort: Bool = false) -> ReportTable {
+      ReportTable(
+        report: .active, asOf: Self.now,
+        columns: ["account_id", "product_id", "storefront"].map { ReportColumn($0, .text) }
+          + [ReportColumn("at", .time), ReportColumn("origin_at", .time)],
+        rows: rows.map {
+          [.text("anna"), .text($0.0), .text($0.1), .time(Self.now), .time(Self.now)]
+        }, isCutShort: isCutShort)
+    }
+    let alike = items([("month", "USA"), ("year", "USA")])
+    #expect(alike.commonColumns.map(\.name) == ["storefront"])
+    let table = DataTable(
+      alike, caption: "", environment: .production, without: alike.commonColumns)
+    // Each started on its date.
+    #expect(table.columns.map(\.label) == ["Date", "Account", "Product"])
+    #expect(items([("month", "USA"), ("year", "DEU")]).commonColumns.isEmpty)
+    #expect(items([("month", "USA")]).commonColumns.isEmpty)
+    #expect(items([("month", "USA"), ("year", "USA")], isCutShort: true).commonColumns.isEmpty)
+  }
+
   @Test(arguments: [
     ("poll_status", "sandbox/2", AdminURL.originalTransaction("2", environment: "sandbox")),
     (
@@ -141,8 +162,8 @@ struct ReportRequestTests {
 struct ReportChartTests {
   private static let now = Timestamp(CalendarDate(year: 2026, month: 4, day: 15))
 
-  private static func request(_ table: ReportTable) -> ReportRequest {
-    ReportRequest(table.report, query: nil, at: now)
+  private static func request(_ table: ReportTable, _ query: String? = nil) -> ReportRequest {
+    ReportRequest(table.report, query: query, at: now)
   }
 
   private func texts(_ picture: Chart) -> [[String]] {
@@ -166,19 +187,158 @@ struct ReportChartTests {
         row("2026-03-01", "a", 5, 1, 0, 2, 0, 0, 1, 3),
         row("2026-03-01", "b", 0, 2, 1, 1, 1, 2, 0, 3),
       ], isCutShort: false)
-    let pictures = ReportCharts(table: table, request: Self.request(table)).pictures
+    let pictures = ReportCharts(
+      table: table, request: Self.request(table, "from=2026-02-01&to=2026-03-31")
+    ).pictures
     #expect(pictures.map(\.title) == ["Active subscriptions", "Subscriber movement"])
     #expect(texts(pictures[0]) == [["Mar 2026", "6"], ["Feb 2026", "5"]])
     #expect(
       pictures[1].table.columns.map(\.label)
         == [
-          "Time", "New", "Resubscribed", "Expired", "Refunded", "Changed in", "Changed out", "Net",
+          "Time", "New", "Returned", "Expired", "Refunded", "Changed in", "Changed out",
+          "Net change",
         ])
     #expect(
       texts(pictures[1]) == [
         ["Mar 2026", "3", "1", "−3", "−1", "2", "−1", "1"],
         ["Feb 2026", "5", "0", "0", "0", "0", "0", "5"],
       ])
+  }
+
+  @Test func `split rows are a series and a column for each of the largest segments`() {
+    let segments: [(String?, Int64)] = [
+      ("a", 1), ("b", 2), ("c", 3), ("d", 40), ("e", 50), ("f", 60), (nil, 70),
+    ]
+    func rows(_ day: String, _ last: String, _ factor: Int64) -> [[ReportValue]] {
+      segments.map { name, number in
+        [.date(day), .date(last), name.map { .text($0) } ?? .none, .number(number * factor)]
+      }
+    }
+    let table = ReportTable(
+      report: .churn, asOf: Self.now,
+      columns: [
+        ReportColumn("from_day", .date), ReportColumn("to_day", .date),
+        ReportColumn("segment", .text), ReportColumn("churned", .number),
+      ],
+      rows: rows("2026-02-01", "2026-02-28", 1) + rows("2026-03-01", "2026-03-31", 2)
+        + rows("2026-04-01", "2026-04-15", 100), isCutShort: false)
+    let request = ReportRequest(.churn, query: "by=offer_type&from=2026-02-01", at: Self.now)
+    let picture = ReportCharts(table: table, request: request).pictures
+    #expect(picture.map(\.title) == ["Churned by offer type"])
+    #expect(
+      picture[0].legend.map { "\($0.label) \($0.value ?? "")" } == [
+        "Not reported 210", "F 180", "E 150", "D 120", "C 9", "2 others 9",
+      ])
+    #expect(
+      picture[0].note
+        == "Through 15 Apr 2026. Apr 2026 so far is hatched and not in the totals.")
+    let tables = request.tables(table, previous: nil)
+    #expect(tables.map(\.isFolded) == [false, true])
+    #expect(
+      tables[0].columns.map(\.label) == [
+        "Period", "Not reported", "F", "E", "D", "C", "2 others", "Total",
+      ])
+    #expect(
+      tables[0].rows.map { $0.cells.map(\.text) } == [
+        ["Feb 2026", "70", "60", "50", "40", "3", "3", "226"],
+        ["Mar 2026", "140", "120", "100", "80", "6", "6", "452"],
+        ["Apr 2026", "7,000", "6,000", "5,000", "4,000", "300", "300", "22,600"],
+        ["Total", "210", "180", "150", "120", "9", "9", "678"],
+      ])
+    // A sum of several numbers has no items.
+    #expect(
+      tables[0].rows[0].cells.map { $0.href != nil }
+        == [false, true, true, true, true, true, false, false])
+    #expect(tables[0].rows[0].cells[2].href?.contains("row_offer_type=f") == true)
+  }
+
+  @Test func `what is open is no failure yet`() {
+    let names = ["entered", "cohort_recovered", "cohort_lost"]
+    func rate(_ numbers: Int64...) -> DataCell? {
+      let table = ReportTable(
+        report: .billingIssues, asOf: Self.now,
+        columns: [ReportColumn("from_day", .date)] + names.map { ReportColumn($0, .number) }
+          + [ReportColumn("recovery_rate", .rate)],
+        rows: [[.date("2026-03-01")] + numbers.map { .number($0) } + [.rate("0.000000")]],
+        isCutShort: false)
+      return DataTable(table, of: Self.request(table)).rows[0].cells.last
+    }
+    #expect(rate(2, 0, 0)?.text == "")
+    #expect(rate(2, 0, 0)?.note == "0 of 2, 2 open")
+    #expect(rate(4, 1, 2)?.text == "25.00%")
+    #expect(rate(4, 1, 2)?.note == "1 of 4, 1 open")
+    #expect(rate(2, 0, 2)?.text == "0.00%")
+    #expect(rate(2, 0, 2)?.note == "0 of 2")
+  }
+
+  @Test func `a curve counts the cohorts that have come so far, while there are enough of them`() {
+    let cohorts = (1...6).map { "2025-0\($0)-01" }
+    let table = ReportTable(
+      report: .retention, asOf: Self.now,
+      columns: [
+        ReportColumn("cohort", .date), ReportColumn("period", .number),
+        ReportColumn("to_day", .date), ReportColumn("cohort_size", .number),
+        ReportColumn("retained", .number),
+      ],
+      rows: cohorts.enumerated().flatMap { place, cohort in
+        // The oldest cohort has six months.
+        (0..<6 - place).map { period in
+          [
+            .date(cohort), .number(Int64(period)), .date("2025-12-31"), .number(10),
+            .number(Int64(10 - period - place)),
+          ]
+        }
+      }, isCutShort: false)
+    let picture = ReportCharts(table: table, request: Self.request(table)).pictures[0]
+    #expect(
+      texts(picture) == [
+        ["Month 0 (6 cohorts)", "75.00%"], ["1 (5 cohorts)", "70.00%"],
+        ["2 (4 cohorts)", "65.00%"], ["3 (3 cohorts)", "60.00%"], ["4 (2 cohorts)", "55.00%"],
+      ])
+    #expect(picture.note?.contains("6 at month 0, 2 at month 4.") == true)
+  }
+
+  @Test func `charges that are repeated in the rows of refunds count once`() {
+    func row(_ month: String, _ delay: String?) -> [ReportValue] {
+      let currency: String? = delay == nil ? nil : "EUR"
+      let money = ReportValue.money(milliunits: delay == nil ? 0 : -1000, currency: currency)
+      let texts: [ReportValue] = [delay, currency].map { text in text.map { .text($0) } ?? .none }
+      let days: [ReportValue] = [.date("\(month)-01"), .date("\(month)-28")]
+      return days + texts + [.number(delay == nil ? 0 : 1), money, .number(10), .rate("0.100000")]
+    }
+    let columns: [(String, ReportColumn.Kind)] = [
+      ("from_day", .date), ("to_day", .date), ("days_after", .text), ("currency", .text),
+      ("refunds", .number), ("refunded_milliunits", .money), ("paid", .number),
+      ("refund_rate", .rate),
+    ]
+    let table = ReportTable(
+      report: .refunds, asOf: Self.now, columns: columns.map { ReportColumn($0.0, $0.1) },
+      rows: [
+        row("2026-02", "000"), row("2026-02", "001"), row("2026-03", "000"), row("2026-01", nil),
+      ], isCutShort: false)
+    func charged(_ day: String) -> [ReportValue] {
+      [.date(day), .text("EUR"), .money(milliunits: 30_000, currency: "EUR")]
+    }
+    let revenue = ReportTable(
+      report: .revenue, asOf: Self.now,
+      columns: [
+        ReportColumn("from_day", .date), ReportColumn("currency", .text),
+        ReportColumn("charged_milliunits", .money),
+      ], rows: [charged("2026-01-01"), charged("2026-02-01"), charged("2026-04-01")],
+      isCutShort: false)
+    let shown = Self.request(table).tables(table, previous: nil, revenue: revenue)
+    #expect(shown[0].rows.count == 4)
+    let total = shown[0].rows.last?.cells ?? []
+    #expect(total.map { $0.text } == ["Total", "", "3", "−3.00", "30", "10.00%"])
+    #expect(total.last?.note == "3 of 30")
+    // April has not ended.
+    #expect(shown[0].note?.hasPrefix("Refunded 3.00 of 60.00 EUR charged: 5.00%.") == true)
+  }
+
+  @Test func `a return counted in two ways has two names`() {
+    let column = ReportColumn("resubscribed", .number)
+    #expect(column.label(in: .active) == "Returned" && column.label(in: .churn) == "Returned")
+    #expect(column.label(in: .reactivations) == "Resubscribed")
   }
 
   @Test func `a net is exact, though each of the amounts was rounded on its own`() throws {
@@ -196,7 +356,8 @@ struct ReportChartTests {
             + amounts.map { .money(milliunits: $0, currency: "EUR") }
         ], isCutShort: false)
       return try #require(
-        ReportCharts(table: table, request: Self.request(table)).pictures.last)
+        ReportCharts(table: table, request: Self.request(table, "from=2026-03-01&to=2026-03-31"))
+          .pictures.last)
     }
     // Three halves: of those that came each is rounded up.
     let halves = try picture(1000, 10, 0, 0, 0, 0, 10, 10, 1020)
@@ -247,7 +408,10 @@ struct ReportChartTests {
     #expect(
       DataTable(of: "ltv_milliunits", "LTV", in: table, currency: "USD", of: request).rows.isEmpty)
     let curve = ReportCharts(table: table, request: request).pictures
-    #expect(curve.map { texts($0) } == [[["Month 0", "5.00 EUR"], ["1", "7.00 EUR"]]])
+    #expect(
+      curve.map { texts($0) } == [
+        [["Month 0 (2 cohorts)", "5.00 EUR"], ["1 (1 cohort)", "7.00 EUR"]]
+      ])
   }
 
   @Test func `of intake only failures are drawn`() {
@@ -305,13 +469,17 @@ struct ReportChartTests {
           .money(milliunits: 0, currency: "USD"), .money(milliunits: 2000, currency: "USD"),
         ],
       ], isCutShort: false)
-    let pictures = ReportCharts(table: table, request: Self.request(table)).pictures
+    let pictures = ReportCharts(table: table, request: Self.request(table, "from=2026-01-01"))
+      .pictures
     #expect(
       pictures.map(\.title) == ["Charged and refunded, EUR", "Charged and refunded, USD"])
     #expect(
       texts(pictures[0]) == [
+        // Months without rows are drawn, too.
+        ["Apr 2026 so far", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
         ["Mar 2026", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
         ["Feb 2026", "5.00 EUR", "−1.00 EUR", "4.00 EUR"],
+        ["Jan 2026", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
       ])
   }
 }
