@@ -39,11 +39,15 @@ struct AccessCauses: Sendable {
     switch entitlement.endedBecause {
     case .refunded where charge.revocation?.isRefund == false:
       return Cause(sentence: "Family Sharing ended\(on(entitlement.endedAt)).")
+    case .refunded:
+      return Cause(
+        sentence: "\(entitlement.inWords.dropLast()): \(charge.productID), charged "
+          + "\(charge.date.dayName).")
     case .replaced: return replacement(of: charge, in: original, ending: entitlement)
     case .moved: return move(of: charge, to: recorded.decision, in: original, ending: entitlement)
     case .billing where entitlement.state == .expired, .expired:
       return expiry(of: charge, in: original, ending: entitlement)
-    case .refunded, .billing, .grantEnded, .grantRevoked, nil:
+    case .billing, .grantEnded, .grantRevoked, nil:
       return Cause(sentence: entitlement.inWords)
     }
   }

@@ -159,6 +159,18 @@ struct AccountCharges: Sendable {
     owned.all.first { shown[$0.id]?.isLatest ?? false }?.id.href(form: "transfer")
   }
 
+  /// The latest refund of an owned charge as a sentence, and how many there were; nil without one.
+  var refundInWords: String? {
+    let refunds = owned.all.compactMap { shown[$0.id]?.report.charge }.compactMap { charge in
+      charge.revocation.flatMap { $0.isRefund ? (charge, at: $0.at) : nil }
+    }
+    guard let (charge, at) = refunds.max(by: { $0.at < $1.at }) else { return nil }
+    let name = "\(charge.productID), charged \(charge.date.dayName), was refunded on \(at.dayName)"
+    return refunds.count > 1
+      ? "\(Count.text(refunds.count, "charge")) were refunded; the latest, \(name)."
+      : "\(name)."
+  }
+
   /// The charge that fulfils an order, or nil if the account does not own it.
   func charge(fulfilling order: UUID) -> AccountCharge? {
     owned.all.first { $0.orderID == order }

@@ -44,6 +44,7 @@ struct AccountPageController: Controller {
       on: account.key, grants.map(\.grant.id))
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
+    frame.badges = Self.badges(held)
     frame.actions = Self.actions(
       for: account, by: context.caller?.role, transferHref: charges.transferHref)
     return PageRenderer.response(
@@ -88,7 +89,8 @@ struct AccountPageController: Controller {
       }
       return (
         (["Active entitlements: \(active.map(\.name).joined(separator: ", "))."] + ends
-          + [loss?.sentence].compactMap(\.self)).joined(separator: " "),
+          + [loss?.sentence, last?.endedBecause == .refunded ? nil : charges.refundInWords]
+          .compactMap(\.self)).joined(separator: " "),
         active.contains { $0.state == .inGracePeriod } || last?.state == .inBillingRetry
           ? Tone.warning : Tone.good, loss?.counterpart
       )
@@ -116,6 +118,15 @@ struct AccountPageController: Controller {
     return (
       (["No active entitlements.", lead] + reasons).joined(separator: " "), Tone.warning, nil
     )
+  }
+
+  /// What the account has now, or why it has nothing: each state once, what is active first.
+  private static func badges(_ entitlements: [Entitlement]) -> [Badge] {
+    let active = entitlements.filter(\.isActive)
+    return (active.isEmpty ? entitlements : active).map { Badge($0) }
+      .reduce(into: [Badge]()) { badges, badge in
+        if !badges.contains(where: { $0.text == badge.text }) { badges.append(badge) }
+      }
   }
 
   private static func reasons(

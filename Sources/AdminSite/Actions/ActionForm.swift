@@ -13,7 +13,7 @@ protocol ActionController: Controller {
 
   func form(for subject: Subject) -> ActionForm
 
-  /// Performs the action or asks for confirmation; a form shows the ``Problem`` thrown for a field.
+  /// Performs the action or asks for confirmation; the form shows the client's error that is thrown.
   func perform(_ sent: SentForm, on subject: Subject) async throws -> Response
 }
 
@@ -39,7 +39,10 @@ extension ActionController {
     do {
       return try await perform(
         SentForm(form: form, pages: pages, request: request, context: context), on: subject)
-    } catch let problem as Problem where problem.code == .invalidRequest {
+    } catch {
+      // What was entered stays; a fault of the server has its own page.
+      let problem = ProblemReporting.problem(error, context)
+      guard problem.status.kind == .clientError else { throw error }
       return try await form.ask(pages, context, fault: problem)
     }
   }
@@ -102,7 +105,8 @@ struct ActionForm: Sendable {
     form.rareFields = rareFields.map(shown)
     form.fault =
       (form.fields + form.rareFields).contains { $0.fault != nil }
-      ? "Nothing was changed. Fix the highlighted fields." : problem?.detail
+      ? "Nothing was changed. Fix the highlighted fields."
+      : problem.map { "Nothing was changed. \($0.detail)" }
     return try await form.response(pages, context, status: problem?.status ?? .ok)
   }
 

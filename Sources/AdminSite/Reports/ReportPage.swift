@@ -200,7 +200,9 @@ struct ReportPageController: Controller {
         page: frame, number: found.sum.words,
         sentence: "The sum of \(Count.text(Int(found.count), "entry", "entries")) below.",
         properties: [Property("Period", asked.range?.text ?? asked.rangeText)] + row + chosen,
-        table: DataTable(found.items, caption: "Items", environment: cell.choices.environment),
+        table: report == .audit
+          ? DataTable(actions: found.items, caption: "Actions")
+          : DataTable(found.items, caption: "Items", environment: cell.choices.environment),
         paging: paging, downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
       ), "drill-down")
   }
