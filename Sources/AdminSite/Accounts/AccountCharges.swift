@@ -171,6 +171,23 @@ struct AccountCharges: Sendable {
       : "\(name)."
   }
 
+  /// What the owned charges cost, refunded ones left out, by currency; nil if not all are known.
+  var paid: String? {
+    let reports = owned.all.compactMap { shown[$0.id]?.report }
+    guard !reports.isEmpty, reports.count == owned.all.count else { return nil }
+    var sums: [String: Int64] = [:]
+    for report in reports where !(report.charge.revocation?.isRefund ?? false) {
+      guard let currency = report.transaction.currency,
+        let price = report.transaction.priceMilliunits, report.transaction.quantity == 1
+      else { return nil }
+      sums[currency, default: 0] += price
+    }
+    return sums.isEmpty
+      ? nil
+      : sums.sorted { $0.key < $1.key }.map { Price.text($0.value, currency: $0.key) }
+        .joined(separator: ", ") + " paid, less refunds"
+  }
+
   /// The charge that fulfils an order, or nil if the account does not own it.
   func charge(fulfilling order: UUID) -> AccountCharge? {
     owned.all.first { $0.orderID == order }

@@ -51,6 +51,10 @@ struct AccountPageController: Controller {
       (
         page: frame, verdict: verdict.text, verdictTone: verdict.tone,
         verdictLink: verdict.counterpart.map(PageLink.account),
+        summary: [
+          account.label, account.email, "First seen \(account.createdAt.dayName)",
+          Count.text(charges.owned.all.count, "charge"), charges.paid,
+        ].compactMap(\.self).joined(separator: " · "),
         properties: Self.properties(of: account, heir: heir),
         entitlements: held.map { entitlement in
           let because = causes.cause(of: entitlement).sentence

@@ -98,7 +98,9 @@ struct ActionForm: Sendable {
       if problem != nil { field.value = context.admin.form[field.name]?.rawValue ?? "" }
       field.isChecked = field.isCheckbox && context.admin.form[field.name] != nil
       field.options = field.options.map { ($0.value, $0.label, $0.value == field.value) }
-      if let problem, problem.field == field.name { field.fault = problem.detail }
+      if let problem, problem.field == field.name {
+        field.fault = problem.detail.replacing("`", with: "")
+      }
       return field
     }
     form.fields = (fields + (asksReason ? [Self.reason] : [])).map(shown)
@@ -106,7 +108,7 @@ struct ActionForm: Sendable {
     form.fault =
       (form.fields + form.rareFields).contains { $0.fault != nil }
       ? "Nothing was changed. Fix the highlighted fields."
-      : problem.map { "Nothing was changed. \($0.detail)" }
+      : problem.map { "Nothing was changed. \($0.detail.replacing("`", with: ""))" }
     return try await form.response(pages, context, status: problem?.status ?? .ok)
   }
 

@@ -100,7 +100,8 @@ struct OriginalTransactionPageController: Controller {
       letter: TimelineOwner.letter(owner), owner: report.ownerAccountID.map(PageLink.account),
       because: report.because.withTimesForPeople,
       decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
-      properties: evidence(of: report, in: original, facts: facts),
+      summary: DecisionEvidence(on: report, in: original).sentences.withTimesForPeople,
+      properties: evidence(of: report, facts: facts),
       history: facts.rows(about: charge, statusDates: recorded.decision.renewal.statusDates),
       aliases: charge.aliases.map(\.transactionID.rawValue),
       transferHref: charge.id.href(form: "transfer"),
@@ -109,17 +110,13 @@ struct OriginalTransactionPageController: Controller {
     )
   }
 
-  private func evidence(
-    of report: ChargeReport, in original: RecordedOriginalTransaction,
-    facts: OriginalTransactionFacts
-  ) -> [Property] {
+  private func evidence(of report: ChargeReport, facts: OriginalTransactionFacts) -> [Property] {
     let decision = report.recorded.decision
     let renewal = decision.renewal
     let properties: [Property?] = [
       Property(
-        "Summary", DecisionEvidence(on: report, in: original).sentences.withTimesForPeople),
-      Property("Kind", EnumText.sentence(report.charge.kind.rawValue)),
-      Property("Reason", EnumText.sentence(renewal.reason.rawValue)),
+        "Reason",
+        EnumText.sentence(renewal.reason.rawValue).replacing("apple", with: "Apple")),
       facts.ownerOverride(of: report.charge, by: decision).map { action in
         Property(
           decision.rule == .administrator ? "Assigned by" : "Released by", action.administrator,

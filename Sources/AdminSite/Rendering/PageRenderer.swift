@@ -218,7 +218,9 @@ struct AdminAnswers: RouterMiddleware, Controller {
   }
 
   private func page(_ problem: Problem, of request: Request, _ context: APIContext) -> Response {
-    let detail = problem.code == .notFound ? "There is no such page." : problem.detail
+    let detail =
+      problem.code == .notFound
+      ? "There is no such page." : problem.detail.replacing("`", with: "")
     let next = Self.next(after: problem, of: request, context)
     var response = PageRenderer.response(
       (

@@ -142,7 +142,8 @@ extension WhatIfAnswer {
   fileprivate var inWords: String {
     let (total, balances) = (comparison.total, balances)
     guard comparison.hasDifferences else {
-      return "No charge would have another owner: \(Count.text(comparison.charges, "charge")) compared."
+      let compared = Count.text(comparison.charges, "charge")
+      return "No charge would have another owner (\(compared) compared)."
     }
     let count = ChartUnit.count.text(Int64(total.charges))
     let money = total.amounts.map { Price.text($0.milliunits, currency: $0.currency) }
@@ -192,21 +193,19 @@ extension DataTable {
     self.init(
       caption: "Accounts",
       columns: [
-        DataColumn(label: "Account"), DataColumn(label: "Charges gained", isNumber: true),
-        DataColumn(label: "Charges lost", isNumber: true),
+        DataColumn(label: "Account"), DataColumn(label: "Charges", isNumber: true),
         DataColumn(label: "Days of access", isNumber: true),
         DataColumn(label: "Amount", isNumber: true),
       ],
       rows: shown.map { balance in
-        func number(_ value: Int64, sign: String = "") -> DataCell {
-          DataCell(
-            text: value == 0 ? "0" : (value > 0 ? sign : "") + ChartUnit.count.text(value),
-            isNumber: true, isNil: value == 0)
+        func number(_ value: Int64) -> String {
+          (value > 0 ? "+" : "") + ChartUnit.count.text(value)
         }
+        let charges = [Int64(balance.gained), -Int64(balance.lost)].filter { $0 != 0 }
         return DataRow(cells: [
           DataCell(text: balance.name, href: AdminURL.account(balance.name), isHeading: true),
-          number(Int64(balance.gained)), number(Int64(balance.lost)),
-          number(balance.days, sign: "+"),
+          DataCell(text: charges.map(number).joined(separator: " "), isNumber: true),
+          DataCell(text: number(balance.days), isNumber: true, isNil: balance.days == 0),
           DataCell(text: balance.money, isNumber: true),
         ])
       },
@@ -242,8 +241,10 @@ extension DataTable {
   fileprivate init(chargesOf answer: WhatIfAnswer) {
     self.init(
       caption: "Charges, with the reasons",
-      columns: ["Transaction", "Product", "Charged", "Price", "Owner", "Under the policy", "Reasons"]
-        .map { DataColumn(label: $0) },
+      columns: [
+        "Transaction", "Product", "Charged", "Price", "Owner", "Under the policy", "Reasons",
+      ]
+      .map { DataColumn(label: $0) },
       rows: answer.differences.map { named in
         let (difference, charge) = (named.difference, named.difference.charge)
         func accounts(_ keys: [AccountKey]) -> DataCell {

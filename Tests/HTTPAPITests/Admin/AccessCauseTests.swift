@@ -62,7 +62,8 @@ struct AccessCauseTests {
         try await api.deliver(Notice("REFUND", nil, refunded, on: 5.1))
         api.live(until: 90)
       },
-      verdict: "Refunded by Apple on 6 Jan 2026.", state: "revoked", because: .refunded, ended: 5),
+      verdict: "Refunded by Apple on 6 Jan 2026: monthly, charged 1 Jan 2026.", state: "revoked",
+      because: .refunded, ended: 5),
     Story(
       name: "refunded within the period", account: "xenia",
       tell: { api in
@@ -71,7 +72,8 @@ struct AccessCauseTests {
         refunded.revokedOn = 5
         try await api.deliver(Notice("REFUND", nil, refunded, on: 5.1))
       },
-      verdict: "Refunded by Apple on 6 Jan 2026.", state: "revoked", because: .refunded, ended: 5),
+      verdict: "Refunded by Apple on 6 Jan 2026: monthly, charged 1 Jan 2026.", state: "revoked",
+      because: .refunded, ended: 5),
     Story(
       name: "corrected by late evidence", account: "leo",
       tell: { api in
@@ -205,6 +207,76 @@ struct AccessCauseTests {
         page.contains(
           #"<p class="verdict warning">Active entitlements: lifetime. lifetime does not expire. "#
             + "monthly could not be charged on 31 Jan 2026; access is suspended"))
+    }
+  }
+
+  /// The texts of the badges beside the title and of the history's rows.
+  private func badgesAndHistory(_ account: String, _ browser: inout AdminBrowser) async throws
+    -> (badges: [String], history: String)
+  {
+    let text = try await browser.get("/admin/accounts/\(account)").text
+    let title = text.firstMatch(of: /<div class="title">.*/)?.0 ?? ""
+    return (
+      title.matches(of: /<span class="badge [a-z]+">([^<]*)/).map { String($0.1) },
+      String(text[(text.firstRange(of: "id=\"history\"")?.upperBound ?? text.endIndex)...])
+    )
+  }
+
+  @Test func `a refund before the present period is told too, and a loss is one sentence`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.claim(Self.month, Self.on, by: "chloe", on: 0.1)
+      var refunded = Self.month
+      refunded.revokedOn = 5
+      try await api.deliver(Notice("REFUND", nil, refunded, on: 5.1))
+      var browser = try await AdminBrowser.loggedIn(api)
+      let before = try await badgesAndHistory("chloe", &browser)
+      #expect(before.badges == ["Refunded"])
+      #expect(
+        before.history.contains(
+          "<p>monthly, charged 1 Jan 2026, was refunded; access to “premium” ended."))
+      try await api.claim(
+        Payment(id: "2", from: 10, to: 40, reason: "PURCHASE"), by: "chloe", on: 10.1)
+      let page = try await browser.get("/admin/accounts/chloe")
+      #expect(
+        page.contains("monthly, charged 1 Jan 2026, was refunded on 6 Jan 2026."), "\(page.text)")
+      #expect(try await badgesAndHistory("chloe", &browser).badges == ["Active"])
+    }
+  }
+
+  @Test func `an upgrade by another account, and a failed payment, are told by badges`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.describe("premium", "premium")
+      for story in Self.stories where ["edith", "gerd"].contains(story.account) {
+        try await story.tell(api)
+        var browser = try await AdminBrowser.loggedIn(api)
+        let page = try await badgesAndHistory(story.account, &browser)
+        #expect(page.badges == [story.account == "edith" ? "Upgraded" : "Payment failed"])
+        let upgrade =
+          "monthly, charged 1 Jan 2026, was replaced by an upgrade; access to “premium” ended."
+        #expect(page.history.contains(upgrade) == (story.account == "edith"))
+        if story.account == "edith" { return }
+      }
+    }
+  }
+
+  @Test func `what is no subscription has an owner, and no renewals`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("lifetime", "lifetime")
+      let forever = Payment(
+        id: "9", line: "9", product: "lifetime", type: "Non-Consumable", from: 1)
+      try await api.claim(forever, by: "vera", on: 1.1)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let account = try await browser.get("/admin/accounts/vera")
+      #expect(account.contains("lifetime belongs to this account."))
+      let line = try await browser.get("/admin/original-transactions/9")
+      #expect(line.contains("It belongs to vera.") && line.contains("<dt>Owner</dt>"))
+      for page in [account, line] { #expect(!page.contains("Renewals")) }
     }
   }
 

@@ -386,6 +386,13 @@ struct AccountPageTests {
       let history = section("History", of: try await browser.get("/admin/accounts/ben"))
       #expect(history.contains("Granted “gold” through 30 Mar 2026 (UTC)."))
       #expect(history.contains("Grant of “gold” revoked."))
+      let list = try await browser.get("/admin/reports/audit/transactions?cell=number").text
+        .replacing(/<[^>]*>/, with: "")
+      for text in [
+        "ops granted gold to ben through 30 Mar 2026 (UTC)", "ops revoked gold of ben",
+        "Sorry for the &lt;wait&gt;.",
+      ] { #expect(list.contains(text), "\(list)") }
+      #expect(!list.contains(id))
       #expect(history.contains("<q>Sorry for the &lt;wait&gt;.</q>"))
       #expect(history.contains("<q>It was Anna&#39;s</q>"))
 
