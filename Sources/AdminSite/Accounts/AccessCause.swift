@@ -13,6 +13,8 @@ struct AccessCauses: Sendable {
   struct Cause: Sendable {
     var sentence: String
     var counterpart: String?
+    /// A more exact state than the entitlement's own.
+    var state: Badge?
   }
 
   init(of entitlements: [Entitlement], of account: Account, in ledger: Ledger) async throws {
@@ -38,7 +40,9 @@ struct AccessCauses: Sendable {
     else { return Cause(sentence: entitlement.inWords) }
     switch entitlement.endedBecause {
     case .refunded where charge.revocation?.isRefund == false:
-      return Cause(sentence: "Family Sharing ended\(on(entitlement.endedAt)).")
+      return Cause(
+        sentence: "Family Sharing ended\(on(entitlement.endedAt)).",
+        state: Badge(text: "No longer shared", tone: Tone.bad))
     case .refunded:
       return Cause(
         sentence: "\(entitlement.inWords.dropLast()): \(charge.productID), charged "

@@ -44,7 +44,7 @@ struct AccountPageController: Controller {
       on: account.key, grants.map(\.grant.id))
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
-    frame.badges = Self.badges(held)
+    frame.badges = Self.badges(held, causes)
     frame.actions = Self.actions(
       for: account, by: context.caller?.role, transferHref: charges.transferHref)
     return PageRenderer.response(
@@ -57,9 +57,11 @@ struct AccountPageController: Controller {
         ].compactMap(\.self).joined(separator: " · "),
         properties: Self.properties(of: account, heir: heir),
         entitlements: held.map { entitlement in
-          let because = causes.cause(of: entitlement).sentence
+          let cause = causes.cause(of: entitlement)
           // Not what the verdict has said.
-          return Self.row(entitlement, because: verdict.text.contains(because) ? nil : because)
+          let isSaid = verdict.text.contains(cause.sentence)
+          return Self.row(
+            entitlement, state: cause.state, because: isSaid ? nil : cause.sentence)
         },
         emptyText: charges.ties.lines.isEmpty && grants.isEmpty
           ? "No entitlements yet." : "No entitlements now.",
@@ -125,9 +127,10 @@ struct AccountPageController: Controller {
   }
 
   /// What the account has now, or why it has nothing: each state once, what is active first.
-  private static func badges(_ entitlements: [Entitlement]) -> [Badge] {
+  private static func badges(_ entitlements: [Entitlement], _ causes: AccessCauses) -> [Badge] {
     let active = entitlements.filter(\.isActive)
-    return (active.isEmpty ? entitlements : active).map { Badge($0) }
+    return (active.isEmpty ? entitlements : active)
+      .map { causes.cause(of: $0).state ?? Badge($0) }
       .reduce(into: [Badge]()) { badges, badge in
         if !badges.contains(where: { $0.text == badge.text }) { badges.append(badge) }
       }
@@ -196,9 +199,11 @@ struct AccountPageController: Controller {
 
   // MARK: Rows
 
-  private static func row(_ entitlement: Entitlement, because: String?) -> some Sendable {
+  private static func row(_ entitlement: Entitlement, state: Badge?, because: String?)
+    -> some Sendable
+  {
     (
-      name: entitlement.name, state: Badge(entitlement), because: because,
+      name: entitlement.name, state: state ?? Badge(entitlement), because: because,
       until: entitlement.accessEndsAt.map(Moment.init),
       isEndless: entitlement.isActive && entitlement.accessEndsAt == nil,
       productID: entitlement.productID?.rawValue,

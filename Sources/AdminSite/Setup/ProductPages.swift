@@ -11,7 +11,7 @@ struct ProductPageController: Controller {
   let api: API
 
   private static let columns =
-    ["Name", "Type", "Entitlements", "Group", "Level", "Period", "Price"]
+    ["Name", "Entitlements", "Price", "Period", "Type", "Group", "Level"]
 
   @Sendable
   func list(_ request: Request, context: APIContext) async throws -> Response {
@@ -79,10 +79,10 @@ struct ProductPageController: Controller {
   /// The texts of ``columns``.
   private static func values(of product: Product) -> [String] {
     [
-      product.displayName, product.type.label,
-      product.entitlements.map(\.rawValue).joined(separator: ", "), product.subscriptionGroup,
-      product.level.map(String.init), product.period?.words,
+      product.displayName, product.entitlements.map(\.rawValue).joined(separator: ", "),
       product.priceMilliunits.map { Price.text($0, currency: product.currency) },
+      product.period?.words, product.type.label, product.subscriptionGroup,
+      product.level.map(String.init),
     ].map { text in text.flatMap { $0.isEmpty ? nil : $0 } ?? "–" }
   }
 }
