@@ -42,6 +42,10 @@ struct AccountPageController: Controller {
     let grants = try await ledger.grants.storedGrants(of: account.id)
     let actions = try await ledger.administration.grantActions(
       on: account.key, grants.map(\.grant.id))
+    let summary = [
+      account.label, account.email, "First seen \(account.createdAt.dayName)",
+      Count.text(charges.owned.all.count, "charge"), charges.paid,
+    ]
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
     frame.badges = Self.badges(held, causes)
@@ -51,10 +55,7 @@ struct AccountPageController: Controller {
       (
         page: frame, verdict: verdict.text, verdictTone: verdict.tone,
         verdictLink: verdict.counterpart.map(PageLink.account),
-        summary: [
-          account.label, account.email, "First seen \(account.createdAt.dayName)",
-          Count.text(charges.owned.all.count, "charge"), charges.paid,
-        ].compactMap(\.self).joined(separator: " · "),
+        summary: summary.compactMap(\.self).joined(separator: " · "),
         properties: Self.properties(of: account, heir: heir),
         entitlements: held.map { entitlement in
           let cause = causes.cause(of: entitlement)

@@ -215,7 +215,7 @@ struct AccessCauseTests {
     -> (badges: [String], history: String)
   {
     let text = try await browser.get("/admin/accounts/\(account)").text
-    let title = text.firstMatch(of: /<div class="title">.*/)?.0 ?? ""
+    let title = text.firstMatch(of: /<div class="title">([^\n]+)/)?.1 ?? ""
     return (
       title.matches(of: /<span class="badge [a-z]+">([^<]*)/).map { String($0.1) },
       String(text[(text.firstRange(of: "id=\"history\"")?.upperBound ?? text.endIndex)...])
@@ -227,8 +227,9 @@ struct AccessCauseTests {
   {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
-      try await api.claim(Self.month, Self.on, by: "chloe", on: 0.1)
       var refunded = Self.month
+      refunded.price = 9990
+      try await api.claim(refunded, Self.on, by: "chloe", on: 0.1)
       refunded.revokedOn = 5
       try await api.deliver(Notice("REFUND", nil, refunded, on: 5.1))
       var browser = try await AdminBrowser.loggedIn(api)
@@ -238,31 +239,41 @@ struct AccessCauseTests {
         before.history.contains(
           "<p>monthly, charged 1 Jan 2026, was refunded; access to “premium” ended."))
       try await api.claim(
-        Payment(id: "2", from: 10, to: 40, reason: "PURCHASE"), by: "chloe", on: 10.1)
+        Payment(id: "2", from: 10, to: 40, price: 4990), by: "chloe", on: 10.1)
       let page = try await browser.get("/admin/accounts/chloe")
       #expect(
         page.contains("monthly, charged 1 Jan 2026, was refunded on 6 Jan 2026."), "\(page.text)")
+      #expect(page.contains("First seen 1 Jan 2026 · 2 charges · 4.99 USD paid, less refunds"))
       #expect(try await badgesAndHistory("chloe", &browser).badges == ["Active"])
     }
   }
 
-  @Test func `an upgrade by another account, and a failed payment, are told by badges`()
-    async throws
-  {
+  @Test(arguments: [("edith", "Upgraded"), ("gerd", "Payment failed")])
+  func `a badge tells why access ended`(account: String, badge: String) async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
       try await api.describe("premium", "premium")
-      for story in Self.stories where ["edith", "gerd"].contains(story.account) {
-        try await story.tell(api)
-        var browser = try await AdminBrowser.loggedIn(api)
-        let page = try await badgesAndHistory(story.account, &browser)
-        #expect(page.badges == [story.account == "edith" ? "Upgraded" : "Payment failed"])
-        let upgrade =
-          "monthly, charged 1 Jan 2026, was replaced by an upgrade; access to “premium” ended."
-        #expect(page.history.contains(upgrade) == (story.account == "edith"))
-        if story.account == "edith" { return }
-      }
+      try await Self.stories.first { $0.account == account }?.tell(api)
+      var browser = try await AdminBrowser.loggedIn(api)
+      #expect(try await badgesAndHistory(account, &browser).badges == [badge])
     }
+  }
+
+  @Test func `a loss and its cause are one sentence`() {
+    let at = Moment(storyDay(5))
+    let line = OriginalTransactionKey(.production, OriginalTransactionID("1"))
+    let rows = [
+      FactRow(
+        at: at, sentence: "Entitlement expired: “pro”.", source: "Event", symbol: .poll,
+        line: line, chargeID: "1", rank: FactRow.lossRank, endedEntitlement: "pro"),
+      FactRow(
+        at: at, sentence: "Apple reported it.", source: "Submission", symbol: .submission,
+        line: line, chargeID: "1", rank: 3, loss: "monthly was replaced by an upgrade"),
+    ]
+    #expect(
+      rows.folded.map(\.sentence)
+        == ["monthly was replaced by an upgrade; access to “pro” ended."])
+    #expect([rows[1]].folded.map(\.sentence) == ["Apple reported it."])
   }
 
   @Test func `what is no subscription has an owner, and no renewals`() async throws {

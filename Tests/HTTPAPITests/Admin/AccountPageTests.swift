@@ -401,6 +401,15 @@ struct AccountPageTests {
       #expect(
         try await api.call(.post, "/v1/accounts/ben/merge", merge, as: .admin).status == 200)
       try await check("anna")
+      // What can't be done says so above the form, which keeps what was entered.
+      let refused = try await browser.post(
+        "/admin/accounts/ben/grant",
+        [
+          ("entitlement", "gold"), ("unknown", "true"), ("duration", "P1M"),
+          ("reason", "My words."), ("confirmed", "yes"),
+        ])
+      #expect(refused.status == 409 && refused.contains("Nothing was changed."))
+      #expect(refused.contains(">My words.</textarea>"))
       let merged = try await browser.get("/admin/accounts/ben")
       #expect(merged.contains("The account was merged into “anna”."))
       #expect(section("History", of: merged).contains("<q>She &lt;logged&gt; in.</q>"))
