@@ -61,18 +61,6 @@ for (const chart of document.querySelectorAll(".chart")) {
   });
 }
 
-// Unfolds what a link leads to.
-const unfold = () => {
-  const target = document.getElementById(location.hash.slice(1));
-  if (!target?.parentElement.closest("details:not([open])")) return;
-  for (let fold = target.parentElement; fold; fold = fold.parentElement) {
-    if (fold.matches("details")) fold.open = true;
-  }
-  target.scrollIntoView();
-};
-addEventListener("hashchange", unfold);
-unfold();
-
 for (const form of document.querySelectorAll("form.choose")) {
   const boxes = [...form.querySelectorAll("input[type=checkbox]")];
   if (boxes.length < 2) continue;

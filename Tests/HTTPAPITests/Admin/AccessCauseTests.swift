@@ -240,6 +240,7 @@ struct AccessCauseTests {
           "<p>monthly, charged 1 Jan 2026, was refunded; access to “premium” ended."))
       try await api.claim(
         Payment(id: "2", from: 10, to: 40, price: 4990), by: "chloe", on: 10.1)
+      browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/accounts/chloe")
       #expect(
         page.contains("monthly, charged 1 Jan 2026, was refunded on 6 Jan 2026."), "\(page.text)")

@@ -67,7 +67,7 @@ struct CustomerTests {
       ] { #expect(accounts.contains(text), "\(text)") }
       let both = try await browser.get(AdminURL.search(id))
       #expect(both.contains(tag("monthly", "good", "Active")))
-      #expect(both.contains(/1 charge · latest charge [^·]* · owned by rita/))
+      #expect(both.text.contains(/1 charge · latest charge [^·]* · owned by rita/))
     }
   }
 
