@@ -159,11 +159,20 @@ struct AccountCharges: Sendable {
     owned.all.first { shown[$0.id]?.isLatest ?? false }?.id.href(form: "transfer")
   }
 
+  /// The refunded charges of the account.
+  private var refunds: [(charge: Charge, at: Timestamp)] {
+    owned.all.compactMap { shown[$0.id]?.report.charge }.compactMap { charge in
+      charge.revocation.flatMap { $0.isRefund ? (charge, $0.at) : nil }
+    }
+  }
+
+  /// The number of refunds; nil without one.
+  var refundBadge: Badge? {
+    refunds.isEmpty ? nil : Badge(text: Count.text(refunds.count, "refund"), tone: Tone.warning)
+  }
+
   /// The latest refund of an owned charge as a sentence, and how many there were; nil without one.
   var refundInWords: String? {
-    let refunds = owned.all.compactMap { shown[$0.id]?.report.charge }.compactMap { charge in
-      charge.revocation.flatMap { $0.isRefund ? (charge, at: $0.at) : nil }
-    }
     guard let (charge, at) = refunds.max(by: { $0.at < $1.at }) else { return nil }
     let name = "\(charge.productID), charged \(charge.date.dayName), was refunded on \(at.dayName)"
     return refunds.count > 1

@@ -49,6 +49,9 @@ struct AccountPageController: Controller {
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
     frame.badges = Self.badges(held, causes)
+    if !frame.badges.contains(where: { $0.text == "Refunded" }), let refunds = charges.refundBadge {
+      frame.badges.append(refunds)
+    }
     frame.actions = Self.actions(
       for: account, by: context.caller?.role, transferHref: charges.transferHref)
     return PageRenderer.response(

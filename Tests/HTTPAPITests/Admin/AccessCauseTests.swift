@@ -245,7 +245,7 @@ struct AccessCauseTests {
       #expect(
         page.contains("monthly, charged 1 Jan 2026, was refunded on 6 Jan 2026."), "\(page.text)")
       #expect(page.contains("First seen 1 Jan 2026 · 2 charges · 4.99 USD paid, less refunds"))
-      #expect(try await badgesAndHistory("chloe", &browser).badges == ["Active"])
+      #expect(try await badgesAndHistory("chloe", &browser).badges == ["Active", "1 refund"])
     }
   }
 
