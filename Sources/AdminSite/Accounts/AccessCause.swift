@@ -13,6 +13,8 @@ struct AccessCauses: Sendable {
   struct Cause: Sendable {
     var sentence: String
     var counterpart: String?
+    /// A more exact state than the entitlement's own.
+    var state: Badge?
   }
 
   init(of entitlements: [Entitlement], of account: Account, in ledger: Ledger) async throws {
@@ -38,12 +40,18 @@ struct AccessCauses: Sendable {
     else { return Cause(sentence: entitlement.inWords) }
     switch entitlement.endedBecause {
     case .refunded where charge.revocation?.isRefund == false:
-      return Cause(sentence: "Family Sharing ended\(on(entitlement.endedAt)).")
+      return Cause(
+        sentence: "Family Sharing ended\(on(entitlement.endedAt)).",
+        state: Badge(text: "No longer shared", tone: Tone.bad))
+    case .refunded:
+      return Cause(
+        sentence: "\(entitlement.inWords.dropLast()): \(charge.productID), charged "
+          + "\(charge.date.dayName).")
     case .replaced: return replacement(of: charge, in: original, ending: entitlement)
     case .moved: return move(of: charge, to: recorded.decision, in: original, ending: entitlement)
     case .billing where entitlement.state == .expired, .expired:
       return expiry(of: charge, in: original, ending: entitlement)
-    case .refunded, .billing, .grantEnded, .grantRevoked, nil:
+    case .billing, .grantEnded, .grantRevoked, nil:
       return Cause(sentence: entitlement.inWords)
     }
   }

@@ -201,7 +201,9 @@ extension FactRow {
       at: Moment(event.occurredAt), sentence: Self.sentence(event.type, data), source: "Event",
       symbol: .poll, sourceDetail: event.type, sourceID: transactionID,
       sourceHref: transactionID == nil ? nil : line?.href, line: line, chargeID: transactionID,
-      rank: kind?.rank ?? 0, isRenewal: kind?.isRenewal ?? false)
+      rank: kind?.rank ?? 0, isRenewal: kind?.isRenewal ?? false,
+      endedEntitlement: kind?.rank == Self.lossRank
+        ? data?["entitlement"]?["entitlement"]?.string : nil)
   }
 
   /// An event as a sentence, from its type and data.
@@ -213,6 +215,9 @@ extension FactRow {
     let what =
       name.map { "“\($0)”" } ?? data?["product_id"]?.string ?? data?["order_id"]?.string ?? ""
     guard let kind = LedgerEvent.Kind(rawValue: type) else { return "\(type) \(what)" }
+    // Only a subscription's charge has an end.
+    let isSubscription = data?["product_id"] == nil || data?["expires_at"] != nil
+    let (bound, belong) = isSubscription ? ("Renewals", "belong") : (what, "belongs")
     let words =
       switch kind {
       case .transactionRecorded: "Charge recorded: \(what)\(until)."
@@ -221,8 +226,8 @@ extension FactRow {
       case .ownerCorrected: "Owner corrected: \(what)."
       case .transactionRevoked: "Charge revoked: \(what)."
       case .transactionRestored: "Charge restored: \(what)."
-      case .bindingClosed: "Renewals no longer belong to this account."
-      case .bindingOpened: "Renewals belong to this account."
+      case .bindingClosed: "\(bound) no longer \(belong) to this account."
+      case .bindingOpened: "\(bound) \(belong) to this account."
       case .entitlementGranted: "Entitlement granted: \(what)\(until)."
       case .entitlementExtended: "Entitlement extended: \(what)\(until)."
       case .entitlementShortened: "Entitlement shortened: \(what)\(until)."

@@ -42,19 +42,30 @@ struct AccountPageController: Controller {
     let grants = try await ledger.grants.storedGrants(of: account.id)
     let actions = try await ledger.administration.grantActions(
       on: account.key, grants.map(\.grant.id))
+    let summary = [
+      account.label, account.email, "First seen \(account.createdAt.dayName)",
+      Count.text(charges.owned.all.count, "charge"), charges.paid,
+    ]
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
+    frame.badges = Self.badges(held, causes)
+    if !frame.badges.contains(where: { $0.text == "Refunded" }), let refunds = charges.refundBadge {
+      frame.badges.append(refunds)
+    }
     frame.actions = Self.actions(
       for: account, by: context.caller?.role, transferHref: charges.transferHref)
     return PageRenderer.response(
       (
         page: frame, verdict: verdict.text, verdictTone: verdict.tone,
         verdictLink: verdict.counterpart.map(PageLink.account),
+        summary: summary.compactMap(\.self).joined(separator: " · "),
         properties: Self.properties(of: account, heir: heir),
         entitlements: held.map { entitlement in
-          let because = causes.cause(of: entitlement).sentence
+          let cause = causes.cause(of: entitlement)
           // Not what the verdict has said.
-          return Self.row(entitlement, because: verdict.text.contains(because) ? nil : because)
+          let isSaid = verdict.text.contains(cause.sentence)
+          return Self.row(
+            entitlement, state: cause.state, because: isSaid ? nil : cause.sentence)
         },
         emptyText: charges.ties.lines.isEmpty && grants.isEmpty
           ? "No entitlements yet." : "No entitlements now.",
@@ -88,7 +99,8 @@ struct AccountPageController: Controller {
       }
       return (
         (["Active entitlements: \(active.map(\.name).joined(separator: ", "))."] + ends
-          + [loss?.sentence].compactMap(\.self)).joined(separator: " "),
+          + [loss?.sentence, last?.endedBecause == .refunded ? nil : charges.refundInWords]
+          .compactMap(\.self)).joined(separator: " "),
         active.contains { $0.state == .inGracePeriod } || last?.state == .inBillingRetry
           ? Tone.warning : Tone.good, loss?.counterpart
       )
@@ -116,6 +128,16 @@ struct AccountPageController: Controller {
     return (
       (["No active entitlements.", lead] + reasons).joined(separator: " "), Tone.warning, nil
     )
+  }
+
+  /// What the account has now, or why it has nothing: each state once, what is active first.
+  private static func badges(_ entitlements: [Entitlement], _ causes: AccessCauses) -> [Badge] {
+    let active = entitlements.filter(\.isActive)
+    return (active.isEmpty ? entitlements : active)
+      .map { causes.cause(of: $0).state ?? Badge($0) }
+      .reduce(into: [Badge]()) { badges, badge in
+        if !badges.contains(where: { $0.text == badge.text }) { badges.append(badge) }
+      }
   }
 
   private static func reasons(
@@ -181,9 +203,11 @@ struct AccountPageController: Controller {
 
   // MARK: Rows
 
-  private static func row(_ entitlement: Entitlement, because: String?) -> some Sendable {
+  private static func row(_ entitlement: Entitlement, state: Badge?, because: String?)
+    -> some Sendable
+  {
     (
-      name: entitlement.name, state: Badge(entitlement), because: because,
+      name: entitlement.name, state: state ?? Badge(entitlement), because: because,
       until: entitlement.accessEndsAt.map(Moment.init),
       isEndless: entitlement.isActive && entitlement.accessEndsAt == nil,
       productID: entitlement.productID?.rawValue,

@@ -25,6 +25,18 @@ struct CustomerListController: Controller {
 
     /// Each entitlement with its state.
     var tags: [Tag] { entitlements.map { ($0.name, Badge($0)) } }
+
+    var productNames: String {
+      Set(entitlements.compactMap(\.productID)).sorted().map(\.rawValue).joined(separator: ", ")
+    }
+
+    /// The end of access: of the active entitlements if there are any.
+    var access: String? {
+      let active = entitlements.filter(\.isActive)
+      guard active.allSatisfy({ $0.accessEndsAt != nil }) else { return "access without end" }
+      let last = (active.isEmpty ? entitlements : active).compactMap(\.accessEndsAt).max()
+      return last.map { "access \(active.isEmpty ? "ended" : "until") \($0.dayName)" }
+    }
   }
 
   private struct Filter: Sendable {
@@ -190,7 +202,8 @@ struct CustomerListController: Controller {
           DataCell(
             text: customer.account.id, href: AdminURL.account(customer.account.id),
             isHeading: true, isCode: true, note: customer.name),
-          DataCell(text: "", tags: customer.tags),
+          DataCell(
+            text: "", note: customer.entitlements.isEmpty ? "none" : nil, tags: customer.tags),
           DataCell(customer.entitlements.compactMap(\.accessEndsAt).max()),
           DataCell(text: customer.productNames),
           DataCell(customer.account.createdAt),
@@ -238,10 +251,6 @@ struct CustomerListController: Controller {
 }
 
 extension CustomerListController.Customer {
-  fileprivate var productNames: String {
-    Set(entitlements.compactMap(\.productID)).sorted().map(\.rawValue).joined(separator: ", ")
-  }
-
   fileprivate var rows: [[String?]] {
     let start = [account.id, account.label, account.email, account.createdAt.description]
     guard !entitlements.isEmpty else { return [start + Array(repeating: nil, count: 5)] }

@@ -13,7 +13,7 @@ protocol ActionController: Controller {
 
   func form(for subject: Subject) -> ActionForm
 
-  /// Performs the action or asks for confirmation; a form shows the ``Problem`` thrown for a field.
+  /// Performs the action or asks for confirmation; the form shows the client's error that is thrown.
   func perform(_ sent: SentForm, on subject: Subject) async throws -> Response
 }
 
@@ -39,7 +39,10 @@ extension ActionController {
     do {
       return try await perform(
         SentForm(form: form, pages: pages, request: request, context: context), on: subject)
-    } catch let problem as Problem where problem.code == .invalidRequest {
+    } catch {
+      // What was entered stays; a fault of the server has its own page.
+      let problem = ProblemReporting.problem(error, context)
+      guard problem.status.kind == .clientError else { throw error }
       return try await form.ask(pages, context, fault: problem)
     }
   }
@@ -95,14 +98,17 @@ struct ActionForm: Sendable {
       if problem != nil { field.value = context.admin.form[field.name]?.rawValue ?? "" }
       field.isChecked = field.isCheckbox && context.admin.form[field.name] != nil
       field.options = field.options.map { ($0.value, $0.label, $0.value == field.value) }
-      if let problem, problem.field == field.name { field.fault = problem.detail }
+      if let problem, problem.field == field.name {
+        field.fault = problem.detail.replacing("`", with: "")
+      }
       return field
     }
     form.fields = (fields + (asksReason ? [Self.reason] : [])).map(shown)
     form.rareFields = rareFields.map(shown)
     form.fault =
       (form.fields + form.rareFields).contains { $0.fault != nil }
-      ? "Nothing was changed. Fix the highlighted fields." : problem?.detail
+      ? "Nothing was changed. Fix the highlighted fields."
+      : problem.map { "Nothing was changed. \($0.detail.replacing("`", with: ""))" }
     return try await form.response(pages, context, status: problem?.status ?? .ok)
   }
 

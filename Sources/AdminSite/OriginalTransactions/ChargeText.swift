@@ -6,7 +6,7 @@ import Subscriptions
 extension Badge {
   init(_ charge: Charge, end: Timestamp?, at now: Timestamp) {
     if let revocation = charge.revocation, revocation.at <= now {
-      self.init(text: "Refunded", tone: Tone.bad)
+      self.init(text: revocation.isRefund ? "Refunded" : "No longer shared", tone: Tone.bad)
     } else if let supersededAt = charge.supersededAt, supersededAt <= now {
       self.init(text: "Upgraded", tone: Tone.quiet)
     } else if let end, end <= now {
@@ -42,6 +42,8 @@ extension Badge {
     case .revoked: self.init(text: "Revoked", tone: Tone.bad)
     case .expired where entitlement.endedBecause == .replaced:
       self.init(text: "Upgraded", tone: Tone.quiet)
+    case .expired where entitlement.endedBecause == .billing:
+      self.init(text: "Payment failed", tone: Tone.warning)
     case .expired: self.init(text: "Expired", tone: Tone.quiet)
     }
   }
@@ -142,16 +144,19 @@ struct SourceText: Sendable {
   func fact(_ event: ChargeEvent, anchor: String? = nil) -> FactRow {
     let (entry, source) = (event.entry, event.source)
     let submitter = submitter(of: source)
+    let isMessage = [.notification, .poll].contains(source.kind)
     return FactRow(
       anchor: anchor, at: Moment(entry.recordedAt), sentence: event.sentence.withTimesForPeople,
       source: source.kind.title, symbol: source.kind.symbol, sourceDetail: detail(of: source),
-      sourceID: submitter ?? source.id,
+      sourceID: submitter ?? (isMessage ? nil : source.id),
+      messageID: isMessage ? source.id : nil,
       sourceHref: submitter.map { AdminURL.account($0) }, reason: action(behind: event)?.reason,
       statedAt: entry.content.evidenceDate.flatMap { date in
-        date == entry.recordedAt ? nil : Moment(date)
+        let (stated, recorded) = (Moment(date), Moment(entry.recordedAt))
+        return stated.text == recorded.text ? nil : stated
       },
       line: entry.line, chargeID: entry.content.transactionID?.rawValue, rank: entry.content.rank,
-      isRenewal: entry.content.isRenewal)
+      isRenewal: entry.content.isRenewal, loss: entry.content.loss)
   }
 
   /// The administrator action that caused an entry.

@@ -17,13 +17,15 @@ struct FactRow: Sendable {
   var symbol: TimelineLayout.Symbol
   /// For example `DID_RENEW`.
   var sourceDetail: String?
-  /// The id of the notification or submission.
+  /// The account that submitted it, the transaction, or the administrator.
   var sourceID: String?
+  /// The ID of the notification or poll, shown in a tooltip.
+  var messageID: String?
   /// The page of what `sourceID` names.
   var sourceHref: String?
   /// The administrator's reason.
   var reason: String?
-  /// The date of Apple's statement, if it differs from `at`.
+  /// The date of Apple's statement, if it differs from `at` by a minute or more.
   var statedAt: Moment?
 
   /// The original transaction and the charge that it is about, if any.
@@ -33,12 +35,20 @@ struct FactRow: Sendable {
   var rank = 0
   /// Whether it says no more than that a subscription was renewed; receipts don't tell renewals.
   var isRenewal = false
+  /// The refund or upgrade that ended the charge, for example `monthly, charged 24 Oct 2026, was
+  /// refunded`.
+  var loss: String?
+  /// The entitlement that ended.
+  var endedEntitlement: String?
   /// The other rows about the charge at this moment.
   var parts: [FactRow] = []
   var partsTitle: String?
   /// Earlier renewals of the original transaction with no other row between.
   var earlier: [FactRow] = []
   var earlierTitle: String?
+
+  /// The ``rank`` of events of a loss.
+  static let lossRank = 5
 }
 
 extension FactRow {
@@ -65,6 +75,11 @@ extension [FactRow] {
     for group in groups {
       let first = group.indices.max { group[$0].rank < group[$1].rank } ?? 0
       var row = group[first]
+      if row.rank == FactRow.lossRank, let loss = group.lazy.compactMap(\.loss).first {
+        let ended = group.compactMap(\.endedEntitlement).map { "“\($0)”" }
+        row.sentence =
+          loss + (ended.isEmpty ? "." : "; access to \(ended.joined(separator: " and ")) ended.")
+      }
       row.parts = group.indices.filter { $0 != first }.map { group[$0] }
       if !row.parts.isEmpty { row.partsTitle = Count.text(row.parts.count, "detail") }
       row.isRenewal = group.allSatisfy(\.isRenewal) && group.contains { $0.chargeID != nil }
@@ -90,6 +105,14 @@ extension [FactRow] {
 }
 
 extension LedgerEntry.Content {
+  /// See ``FactRow/loss``.
+  var loss: String? {
+    guard case .evidence(.transaction(let record)) = self else { return nil }
+    let name = "\(record.key.productID), charged \(record.purchaseDate.dayName),"
+    if record.revocation.revocation?.isRefund ?? false { return "\(name) was refunded" }
+    return record.isUpgraded ? "\(name) was replaced by an upgrade" : nil
+  }
+
   /// The transaction that it is about; nil for a renewal status or a link.
   var transactionID: TransactionID? {
     switch self {
@@ -130,7 +153,7 @@ extension LedgerEvent.Kind {
   /// See ``FactRow/rank``.
   var rank: Int {
     switch self {
-    case .transactionRevoked, .entitlementExpired, .entitlementRevoked: 5
+    case .transactionRevoked, .entitlementExpired, .entitlementRevoked: FactRow.lossRank
     case .transactionRecorded: 1
     default: 0
     }

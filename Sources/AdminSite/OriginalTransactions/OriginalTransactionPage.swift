@@ -31,6 +31,7 @@ struct OriginalTransactionPageController: Controller {
     let state = state(of: line, in: original, facts: facts, catalogue: catalogue, at: now)
     var frame = try await pages.frame(state.title, context)
     frame.searchText = id.rawValue
+    frame.badges = state.badges
     if let latest = original.rule.charges.latestCharge, latest.isSubscription {
       frame.actions = [
         PageLink(label: "Transfer subscription…", href: latest.id.href(form: "transfer"))
@@ -46,9 +47,10 @@ struct OriginalTransactionPageController: Controller {
         card(report, in: original, facts: facts, owners: owners, catalogue: catalogue, at: now)
       }
     }
+    let (latest, earlier) = Self.folded(charges, original.rule.charges)
     return PageRenderer.response(
       (
-        page: frame, isSandbox: environment == .sandbox, verdict: state.verdict,
+        page: frame, verdict: state.verdict,
         verdictTone: state.tone, properties: state.properties + others,
         // Other original transactions that Apple links with this one.
         linked: original.line.heads.keys.filter { $0 != line }.sorted().map {
@@ -57,8 +59,28 @@ struct OriginalTransactionPageController: Controller {
         timeline: TimelinePicture(
           TimelineLayout(
             TimelineChart(of: line, in: original, facts: facts, catalogue: catalogue, at: now))),
-        charges: charges, facts: facts.rows.folded
+        charges: latest, earlierCharges: earlier.charges, earlierTitle: earlier.title,
+        facts: facts.rows.folded
       ), "original-transaction")
+  }
+
+  /// Charges shown at once; more are folded.
+  private static let chargesShown = 4
+
+  private static func folded<Row>(_ rows: [Row], _ charges: [Charge])
+    -> (latest: [Row], earlier: (charges: [Row], title: String?))
+  {
+    let earlier = charges.dropLast(chargesShown)
+    guard earlier.count > 1, let first = earlier.first else { return (rows, ([], nil)) }
+    let refunded = earlier.count { $0.revocation?.isRefund ?? false }
+    return (
+      Array(rows.prefix(chargesShown)),
+      (
+        Array(rows.dropFirst(chargesShown)),
+        "\(Count.text(earlier.count, "earlier charge")) since \(first.date.dayName)"
+          + (refunded > 0 ? ", \(refunded) refunded" : "")
+      )
+    )
   }
 
   /// A charge, with the decision on it.
@@ -78,7 +100,8 @@ struct OriginalTransactionPageController: Controller {
       letter: TimelineOwner.letter(owner), owner: report.ownerAccountID.map(PageLink.account),
       because: report.because.withTimesForPeople,
       decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
-      properties: evidence(of: report, in: original, facts: facts),
+      summary: DecisionEvidence(on: report, in: original).sentences.withTimesForPeople,
+      properties: evidence(of: report, facts: facts),
       history: facts.rows(about: charge, statusDates: recorded.decision.renewal.statusDates),
       aliases: charge.aliases.map(\.transactionID.rawValue),
       transferHref: charge.id.href(form: "transfer"),
@@ -87,17 +110,13 @@ struct OriginalTransactionPageController: Controller {
     )
   }
 
-  private func evidence(
-    of report: ChargeReport, in original: RecordedOriginalTransaction,
-    facts: OriginalTransactionFacts
-  ) -> [Property] {
+  private func evidence(of report: ChargeReport, facts: OriginalTransactionFacts) -> [Property] {
     let decision = report.recorded.decision
     let renewal = decision.renewal
     let properties: [Property?] = [
       Property(
-        "Summary", DecisionEvidence(on: report, in: original).sentences.withTimesForPeople),
-      Property("Kind", EnumText.sentence(report.charge.kind.rawValue)),
-      Property("Reason", EnumText.sentence(renewal.reason.rawValue)),
+        "Reason",
+        EnumText.sentence(renewal.reason.rawValue).replacing("apple", with: "Apple")),
       facts.ownerOverride(of: report.charge, by: decision).map { action in
         Property(
           decision.rule == .administrator ? "Assigned by" : "Released by", action.administrator,
@@ -122,20 +141,29 @@ struct OriginalTransactionPageController: Controller {
   private func state(
     of line: OriginalTransactionKey, in original: RecordedOriginalTransaction,
     facts: OriginalTransactionFacts, catalogue: Catalogue, at now: Timestamp
-  ) -> (title: String, verdict: String, tone: String, properties: [Property]) {
+  ) -> (
+    title: String, badges: [Badge], verdict: String, tone: String, properties: [Property]
+  ) {
     let bindings = Binding.bindings(of: original.rule.charges, decisions: original.rule.decisions)
     let account = bindings.account(asOf: now).map(facts.name)
     let current = original.current(in: catalogue, at: now)
     let summary = OriginalTransactionState(line: original.line, rule: original.rule)
-    let owner = account.map { "Renewals belong to \($0)." } ?? "Not bound to an account."
+    let latest = original.rule.charges.latestCharge
+    let isSubscription = latest?.isSubscription ?? false
+    let owner =
+      account.map { "\(isSubscription ? "Renewals belong" : "It belongs") to \($0)." }
+      ?? "No account owns it."
     let product = current?.productID ?? summary.latest?.productID
+    let end = latest.flatMap {
+      ChargeReport(of: $0.id, in: original, catalogue: catalogue)?.end(in: catalogue)
+    }
+    let badge = current.map { Badge($0) } ?? latest.map { Badge($0, end: end, at: now) }
     let properties: [Property?] = [
       Property(
-        "Renewals go to", account ?? "no account", href: account.map { AdminURL.account($0) },
-        isCode: account != nil),
-      Property("Environment", EnumText.sentence(line.environment.rawValue)),
+        isSubscription ? "Renewals go to" : "Owner", account ?? "no account",
+        href: account.map { AdminURL.account($0) }, isCode: account != nil),
+      product.map { Property("Product", $0.rawValue, href: AdminURL.product($0.rawValue)) },
       Property("Charges", ChartUnit.count.text(Int64(original.rule.charges.count))),
-      product.map { Property("Product", $0.rawValue, isCode: true) },
       summary.paidThrough.map { Property("Paid through", $0) },
       summary.autoRenews.map {
         Property(
@@ -146,6 +174,8 @@ struct OriginalTransactionPageController: Controller {
     let names = [product?.rawValue, account ?? "unclaimed", line.originalTransactionID.rawValue]
     return (
       names.compactMap(\.self).joined(separator: " · "),
+      [badge, line.environment == .sandbox ? Badge(text: "Sandbox", tone: Tone.quiet) : nil]
+        .compactMap(\.self),
       "\(current?.inWords ?? "No active entitlement.") \(owner)",
       current.map { Badge($0).tone } ?? (account == nil ? Tone.warning : Tone.quiet),
       properties.compactMap(\.self)

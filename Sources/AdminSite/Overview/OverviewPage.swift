@@ -1,6 +1,5 @@
 import HTTPAPI
 import Hummingbird
-import JSONText
 import LedgerStorage
 import Reports
 import Subscriptions
@@ -24,6 +23,7 @@ struct OverviewPageController: Controller {
     return PageRenderer.response(
       (
         page: frame, attention: answers.attention, groups: answers.groups,
+        weekNote: answers.weekNote,
         activeChart: charts.first ?? Chart(linesOf: Self.nothing("Active subscriptions")),
         movementChart: charts.dropFirst().first
           ?? Chart(linesOf: Self.nothing("Subscriber movement")),
@@ -47,35 +47,11 @@ struct OverviewPageController: Controller {
 extension OverviewAnswers {
   var recentActions: [some Sendable] {
     (tables[.recentActions]?.records ?? []).map { row in
-      let (account, reason) = (row["account_id"]?.text, row["reason"]?.text)
+      let reason = row["reason"]?.text
       return (
-        at: row["at"]?.time.map(Moment.init), administrator: row["administrator"]?.text,
-        // A verb that the subject follows.
-        action: row["action"]?.text.map { Self.words($0, data: row["data"]?.text) },
-        subject: account ?? row["subject"]?.text, href: account.map { AdminURL.account($0) },
+        at: row["at"]?.time.map(Moment.init), pieces: row.actionInWords,
         reason: reason.flatMap { $0.isEmpty ? nil : $0 }
       )
-    }
-  }
-
-  /// An action as a verb that the subject follows, for example `granted pro to`.
-  private static func words(_ action: String, data: String?) -> String {
-    let details = data.flatMap { try? JSONValue(parsing: $0.utf8) }
-    let entitlement = details?["entitlement"]?.string
-    return switch AdministratorAction.Action(rawValue: action) {
-    case .transfer: "transferred a charge to"
-    case .release: "released a charge of"
-    case .grant: "granted \(entitlement ?? "an entitlement") to"
-    case .revokeGrant: "revoked \(entitlement ?? "a grant") from"
-    case .mergeAccount: "merged an account into"
-    case .eraseAccount: "erased account"
-    case .exportAccount: "exported account"
-    case .redeliverEvent, .redeliverParkedEvents: "redelivered events"
-    case .retryJobs: "retried jobs"
-    case .verifySubmissions: "verified submissions"
-    case .setExchangeRate: "set the exchange rate"
-    case .setCommission: "set the commission on"
-    case nil: action.replacing("_", with: " ")
     }
   }
 }

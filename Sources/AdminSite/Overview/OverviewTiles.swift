@@ -34,6 +34,23 @@ extension OverviewAnswers {
   /// All weeks of the overview: revenue reports have no row for a week without charges.
   private var everyWeek: [String] { rows(.active).compactMap { $0["from_day"]?.text } }
 
+  /// The first day of the week that has not ended.
+  private var thisWeek: CalendarDate? { everyWeek.max().flatMap { CalendarDate(iso8601: $0) } }
+
+  /// For example `since 22 Nov`, the last Sunday.
+  private var sinceLastWeek: String {
+    guard let sunday = thisWeek?.adding(days: -1) else { return "" }
+    return "since \(sunday.day) \(sunday.monthName)"
+  }
+
+  /// What the legends of the charts by week leave out.
+  var weekNote: String? {
+    thisWeek.map {
+      "Weeks run from Monday to Sunday (UTC). The totals leave out the week that began on "
+        + "\($0.day) \($0.monthName) and has not ended."
+    }
+  }
+
   /// The sums of some columns by week; nil without an answer.
   private func weeks(_ question: OverviewQuestion, _ columns: [String], currency: String? = nil)
     -> [Int64]?
@@ -76,7 +93,7 @@ extension OverviewAnswers {
     var tile = Tile(
       label: label, value: ChartUnit.count.text(weeks.last ?? 0), href: question.href,
       sparkline: Sparkline(weeks, name: label))
-    tile.compare(weeks, .count, to: "last week", more: more, less: less)
+    tile.compare(weeks, .count, sinceLastWeek, more: more, less: less)
     return tile
   }
 
@@ -89,7 +106,8 @@ extension OverviewAnswers {
     var tile = Tile(
       label: label, value: ChartUnit.count.text(weeks.last ?? 0), note: note,
       href: href ?? question.href, sparkline: Sparkline(weeks, name: "\(label) per week"))
-    tile.compare(weeks, .count, to: "previous week", more: Tone.warning, less: Tone.good)
+    tile.compare(
+      weeks, .count, "vs previous 7 days", more: Tone.warning, less: Tone.good)
     // Usually nothing fails.
     if tile.changeTone == nil { tile.change = nil }
     return tile
@@ -115,7 +133,7 @@ extension OverviewAnswers {
         label: current.count > 1 ? "MRR, \(currency)" : "MRR", value: unit.text(amount),
         href: OverviewQuestion.mrr.href,
         sparkline: Sparkline(weeks, name: "MRR", unit: unit))
-      tile.compare(weeks, unit, to: "last week", more: Tone.good, less: Tone.warning)
+      tile.compare(weeks, unit, sinceLastWeek, more: Tone.good, less: Tone.warning)
       return tile
     }
   }
@@ -189,9 +207,12 @@ extension OverviewAnswers {
     guard tables[.churn] != nil else { return empty(.churn, "Churn") }
     let shares = rows(.churn).map { row -> (Int64?, String) in
       let (churned, active) = (row.integer("churned"), row.integer("active_at_start"))
+      let week = row["from_day"]?.text.flatMap { CalendarDate(iso8601: $0) }.map {
+        ", \(DayRange(first: $0, last: $0.adding(days: 6)).text)"
+      }
       return (
         ReportValue.hundredthsOfPercent(of: churned, in: active),
-        "\(ChartUnit.count.text(churned)) of \(ChartUnit.count.text(active)) last week"
+        "\(ChartUnit.count.text(churned)) of \(ChartUnit.count.text(active))\(week ?? "")"
       )
     }
     let whole = shares.dropLast()
@@ -221,7 +242,8 @@ extension OverviewAnswers {
     if let before = pastWeeks(.renewalsDueBefore, ["renewals_due"]) {
       let weeks = before.dropLast() + [number]
       tile.sparkline = Sparkline(weeks.map(Optional.some), name: "Renewals due within 7 days")
-      tile.compare(Array(weeks), .count, to: "last week", more: Tone.good, less: Tone.warning)
+      tile.compare(
+        Array(weeks), .count, "vs 7 days ago", more: Tone.good, less: Tone.warning)
     }
     return tile
   }
@@ -318,14 +340,13 @@ extension OverviewAnswers {
 extension Tile {
   /// Sets the change between the last two weeks.
   fileprivate mutating func compare(
-    _ weeks: [Int64], _ unit: ChartUnit, to other: String, more: String, less: String
+    _ weeks: [Int64], _ unit: ChartUnit, _ other: String, more: String, less: String
   ) {
     guard weeks.count > 1 else { return }
     let difference = weeks[weeks.count - 1] - weeks[weeks.count - 2]
     change =
       difference == 0
-      ? "unchanged vs \(other)"
-      : (difference > 0 ? "+" : "") + unit.text(difference) + " vs \(other)"
+      ? "unchanged \(other)" : (difference > 0 ? "+" : "") + unit.text(difference) + " \(other)"
     if difference != 0 { changeTone = difference > 0 ? more : less }
   }
 }

@@ -20,6 +20,8 @@ struct PageFrame: Sendable {
   var asOf: Moment?
   /// Breadcrumbs, outermost first.
   var trail: [PageLink] = []
+  /// The state of what the page is about, next to the heading.
+  var badges: [Badge] = []
   /// The buttons next to the heading.
   var actions: [PageLink] = []
   /// The interval of automatic reloads, while a report is being computed.
@@ -140,10 +142,15 @@ struct DataCell: Sendable {
   /// What the text stands for, shown in a tooltip.
   var identifier: String?
   /// After the text.
+  var pieces: [TextPiece] = []
+  /// After the text.
   var tags: [Tag] = []
   /// The intensity of a cohort table's cell, from 0 to 10.
   var heat: Int?
 }
+
+/// A part of a sentence: an identifier with a link, or the words between.
+typealias TextPiece = (text: String, href: String?)
 
 /// A thing with its state.
 typealias Tag = (label: String, state: Badge)

@@ -133,8 +133,10 @@ extension PageRenderer {
     ("moment", PackageResources.moment_mustache),
     ("navigation", PackageResources.navigation_mustache),
     ("original-transaction", PackageResources.original_transaction_mustache),
+    ("original-transaction-charge", PackageResources.original_transaction_charge_mustache),
     ("overview", PackageResources.overview_mustache),
     ("paging", PackageResources.paging_mustache),
+    ("piece", PackageResources.piece_mustache),
     ("parked", PackageResources.parked_mustache),
     ("properties", PackageResources.properties_mustache),
     ("rates", PackageResources.rates_mustache),
@@ -181,7 +183,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
     } catch let error as HTTPParserError {
       throw error
     } catch {
-      response = page(ProblemReporting.problem(error, context), context)
+      response = page(ProblemReporting.problem(error, context), of: request, context)
       if request.method == .head { response = response.createHeadResponse() }
     }
     if sealed != nil, response.headers[.contentType]?.hasPrefix("text/html") ?? false {
@@ -215,22 +217,56 @@ struct AdminAnswers: RouterMiddleware, Controller {
     response.headers[.resourcePolicy] = "same-origin"
   }
 
-  private func page(_ problem: Problem, _ context: APIContext) -> Response {
-    let links =
-      context.admin.session == nil
-      ? [PageLink(label: "Log in", href: AdminURL.login)]
-      : [PageLink(label: "Overview", href: AdminURL.overview)]
+  private func page(_ problem: Problem, of request: Request, _ context: APIContext) -> Response {
     let detail =
       problem.code == .notFound
-      ? "Use the search to find accounts, transactions, orders and line items." : problem.detail
+      ? "There is no such page." : problem.detail.replacing("`", with: "")
+    let next = Self.next(after: problem, of: request, context)
     var response = PageRenderer.response(
       (
-        page: PageRenderer.frame(Self.title(of: problem), context), detail: detail, links: links
+        page: PageRenderer.frame(Self.title(of: problem), context), detail: detail,
+        next: next.text, links: next.links
       ), "error", status: problem.status)
     for field in problem.headers where field.name != .contentType {
       response.headers[field.name] = field.value
     }
     return response
+  }
+
+  /// What the administrator can do about a problem.
+  private static func next(after problem: Problem, of request: Request, _ context: APIContext)
+    -> (text: String?, links: [PageLink])
+  {
+    guard let role = context.admin.session?.caller.role else {
+      return (nil, [PageLink(label: "Log in", href: AdminURL.login)])
+    }
+    let overview = PageLink(label: "Overview", href: AdminURL.overview)
+    let customers = PageLink(label: "Customers", href: AdminURL.customers)
+    let start = role == .admin ? [customers, overview] : [overview]
+    let path = request.uri.path
+    switch problem.status.code {
+    case 400 where request.method == .get && request.uri.query != nil && AdminURL.isOurs(path):
+      return (
+        "The address has a value that this page does not accept.",
+        [PageLink(label: "Open the page without it", href: path), overview]
+      )
+    case 400, 413, 422:
+      return ("Nothing was changed. Go back in your browser, and correct the entry.", [overview])
+    case 403: return ("Ask an administrator, or log in with another key.", [overview])
+    case 404, 410:
+      return (
+        "Search above by the beginning of an account's ID, label or email, or by a complete "
+          + "transaction or order ID.", start
+      )
+    case 409:
+      return ("Nothing was changed. Somebody may have been faster: look at the state first.", start)
+    case 503: return ("Reload the page in a few seconds.", [overview])
+    default:
+      return (
+        role == .admin ? "Try again; if it happens again, see the log and the page Health." : nil,
+        (role == .admin ? [PageLink(label: "Health", href: AdminURL.health)] : []) + [overview]
+      )
+    }
   }
 
   private static func title(of problem: Problem) -> String {

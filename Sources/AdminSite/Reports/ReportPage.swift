@@ -204,8 +204,8 @@ struct ReportPageController: Controller {
         report.columns.first { $0.name == name }?.label(in: report) ?? EnumText.sentence(name),
         shown)
     }
-    // On other pages there may be other values.
-    let common = offset > 0 ? [] : found.items.commonColumns
+    // On other pages there may be other values. Actions are sentences.
+    let common = offset > 0 || report == .audit ? [] : found.items.commonColumns
     let shared = common.filter { cell.row[$0.name] == nil }.map { column in
       Property(
         column.label(in: report),
@@ -223,8 +223,10 @@ struct ReportPageController: Controller {
         sentence: "The sum of \(Count.text(Int(found.count), "entry", "entries")) below.",
         properties: [Property("Period", asked.range?.text ?? asked.rangeText)] + row + shared
           + chosen,
-        table: DataTable(
-          found.items, caption: "Items", environment: cell.choices.environment, without: common),
+        table: report == .audit
+          ? DataTable(actions: found.items, caption: "Actions")
+          : DataTable(
+            found.items, caption: "Items", environment: cell.choices.environment, without: common),
         paging: paging, downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
       ), "drill-down")
   }

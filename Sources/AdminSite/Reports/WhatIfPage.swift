@@ -36,7 +36,13 @@ struct WhatIfPageController: Controller {
         },
         answer: answer.map {
           (
-            lead: $0.lead, months: DataTable(monthsOf: $0.comparison), list: DataTable(listOf: $0)
+            verdict: $0.inWords, tone: $0.comparison.hasDifferences ? Tone.warning : Tone.good,
+            notes: $0.notes,
+            tables: $0.comparison.hasDifferences
+              ? [
+                DataTable(accountsOf: $0), DataTable(monthsOf: $0.comparison),
+                DataTable(chargesOf: $0),
+              ] : []
           )
         }
       ), "what-if", status: fault?.status ?? .ok)
@@ -89,35 +95,135 @@ extension OwnershipPolicy {
 }
 
 extension WhatIfAnswer {
-  fileprivate var lead: String {
-    func words(_ count: Int, _ noun: String) -> String {
-      "\(ChartUnit.count.text(Int64(count))) \(noun)" + (count == 1 ? "" : "s")
+  /// What an account would gain and lose.
+  fileprivate struct Balance: Sendable {
+    let name: String
+    /// Charges.
+    var gained = 0
+    var lost = 0
+    /// Whole days of access gained less those lost.
+    var days: Int64 = 0
+    /// Amounts gained less those lost, by currency.
+    var milliunits: [String: Int64] = [:]
+
+    /// As in `+9.99 USD, −4.99 EUR`.
+    var money: String {
+      milliunits.sorted { $0.key < $1.key }.filter { $0.value != 0 }
+        .map { ($0.value > 0 ? "+" : "") + Price.text($0.value, currency: $0.key) }
+        .joined(separator: ", ")
     }
-    let examined =
-      words(comparison.charges, "charge") + ", "
-      + words(comparison.originalTransactions, "original transaction")
-    let result =
-      comparison.hasDifferences
-      ? "\(words(comparison.total.charges, "charge")) would have other owners."
-      : "No charge would have another owner."
-    let rest =
-      isCutShort
-      ? " The scope has more original transactions: tenure what-if \(policy.name) compares all."
-      : ""
-    return "Compared: \(examined). \(result)\(rest)"
+
+    fileprivate mutating func add(_ difference: OwnershipDifference, sign: Int) {
+      if sign > 0 { gained += 1 } else { lost += 1 }
+      days += Int64(sign) * difference.days
+      if let price = difference.price {
+        milliunits[price.currency, default: 0] += Int64(sign) * price.amountMilliunits
+      }
+    }
+  }
+
+  /// The accounts of the listed charges, most charges gained first.
+  fileprivate var balances: [Balance] {
+    var balances: [AccountKey: Balance] = [:]
+    for named in differences {
+      func add(_ account: AccountKey, _ sign: Int) {
+        balances[account, default: Balance(name: named.name(account))]
+          .add(named.difference, sign: sign)
+      }
+      for account in named.difference.gains { add(account, 1) }
+      if let loser = named.difference.loses { add(loser, -1) }
+    }
+    return balances.values.sorted {
+      ($1.gained - $1.lost, $0.name) < ($0.gained - $0.lost, $1.name)
+    }
+  }
+
+  /// The answer: how much would move, and who would gain and lose most.
+  fileprivate var inWords: String {
+    let (total, balances) = (comparison.total, balances)
+    guard comparison.hasDifferences else {
+      let compared = Count.text(comparison.charges, "charge")
+      return "No charge would have another owner (\(compared) compared)."
+    }
+    let count = ChartUnit.count.text(Int64(total.charges))
+    let money = total.amounts.map { Price.text($0.milliunits, currency: $0.currency) }
+    let moved =
+      "\(count) of \(Count.text(comparison.charges, "charge")) would have other owners: "
+      + ([Count.text(Int(total.days), "day") + " of access"] + money).joined(separator: ", ") + "."
+    func most(_ verb: String, _ balance: Balance?, _ count: (Balance) -> Int) -> String? {
+      balance.flatMap { balance in
+        count(balance) > 0
+          ? "\(balance.name) would \(verb) most (\(Count.text(count(balance), "charge")))." : nil
+      }
+    }
+    return [
+      moved, most("gain", balances.max { $0.gained < $1.gained }) { $0.gained },
+      most("lose", balances.max { $0.lost < $1.lost }) { $0.lost },
+    ].compactMap(\.self).joined(separator: " ")
+  }
+
+  /// What the answer leaves out.
+  fileprivate var notes: [String] {
+    var notes: [String] = []
+    if isCutShort {
+      notes.append(
+        "Only the first \(Count.text(comparison.originalTransactions, "original transaction")) were "
+          + "compared: tenure what-if \(policy.name) compares all.")
+    }
+    if isListCutShort {
+      notes.append(
+        "The accounts and charges below are those of the first "
+          + "\(Count.text(differences.count, "charge")): tenure what-if --list writes all.")
+    }
+    return notes
   }
 }
 
 extension DataTable {
+  private static let mostAccounts = 20
+
+  /// What each account would gain and lose.
+  fileprivate init(accountsOf answer: WhatIfAnswer) {
+    let balances = answer.balances
+    // Both ends of the order: who gains most, and who loses most.
+    let half = Self.mostAccounts / 2
+    let shown =
+      balances.count > Self.mostAccounts
+      ? Array(balances.prefix(half) + balances.suffix(half)) : balances
+    self.init(
+      caption: "Accounts",
+      columns: [
+        DataColumn(label: "Account"), DataColumn(label: "Charges", isNumber: true),
+        DataColumn(label: "Days of access", isNumber: true),
+        DataColumn(label: "Amount", isNumber: true),
+      ],
+      rows: shown.map { balance in
+        func number(_ value: Int64) -> String {
+          (value > 0 ? "+" : "") + ChartUnit.count.text(value)
+        }
+        let charges = [Int64(balance.gained), -Int64(balance.lost)].filter { $0 != 0 }
+        return DataRow(cells: [
+          DataCell(text: balance.name, href: AdminURL.account(balance.name), isHeading: true),
+          DataCell(text: charges.map(number).joined(separator: " "), isNumber: true),
+          DataCell(text: number(balance.days), isNumber: true, isNil: balance.days == 0),
+          DataCell(text: balance.money, isNumber: true),
+        ])
+      },
+      emptyText: "No account would gain or lose a charge.",
+      note: balances.count > Self.mostAccounts
+        ? "Those who would gain or lose most of \(Count.text(balances.count, "account"))." : nil)
+  }
+
   /// The totals by month.
   fileprivate init(monthsOf comparison: OwnershipComparison) {
     let figures = comparison.months + [("Total", comparison.total)]
     self.init(
-      caption: "By month",
+      caption: "By month of the charge",
       columns: [
         DataColumn(label: "Month"), DataColumn(label: "Charges", isNumber: true),
         DataColumn(label: "Accounts", isNumber: true),
-        DataColumn(label: "Days of access", isNumber: true), DataColumn(label: "Amount"),
+        DataColumn(label: "Days of access", isNumber: true),
+        DataColumn(label: "Amount", isNumber: true),
       ],
       rows: figures.map { month, figures in
         let amounts = figures.amounts.map { Price.text($0.milliunits, currency: $0.currency) }
@@ -125,46 +231,45 @@ extension DataTable {
         return DataRow(
           cells: [DataCell(text: month, isHeading: true)]
             + counts.map { DataCell(text: ChartUnit.count.text($0), isNumber: true) }
-            + [DataCell(text: amounts.joined(separator: ", "))])
+            + [DataCell(text: amounts.joined(separator: ", "), isNumber: true)],
+          rowClass: month == "Total" ? "total" : nil)
       },
-      emptyText: "")
+      emptyText: "", isFolded: true)
   }
 
-  /// The charges with other owners.
-  fileprivate init(listOf answer: WhatIfAnswer) {
+  /// The charges with other owners, with both reasons.
+  fileprivate init(chargesOf answer: WhatIfAnswer) {
     self.init(
-      caption: "Gains and losses",
+      caption: "Charges, with the reasons",
       columns: [
-        "Transaction", "Product", "Charged", "Price", "Owner", "Loses", "Gains",
-        "Reason for the owner", "Reason under the policy",
-      ].map { DataColumn(label: $0) },
+        "Transaction", "Product", "Charged", "Price", "Owner", "Under the policy", "Reasons",
+      ]
+      .map { DataColumn(label: $0) },
       rows: answer.differences.map { named in
         let (difference, charge) = (named.difference, named.difference.charge)
-        let accounts = difference.gains.map(named.name).joined(separator: ", ")
-        func account(_ key: AccountKey?) -> DataCell {
-          let name = key.map(named.name)
-          return DataCell(text: name ?? "", href: name.map { AdminURL.account($0) })
+        func accounts(_ keys: [AccountKey]) -> DataCell {
+          let names = keys.map(named.name)
+          return DataCell(
+            text: names.isEmpty ? "unclaimed" : names.joined(separator: ", "),
+            href: names.count == 1 ? AdminURL.account(names[0]) : nil)
         }
         return DataRow(
           cells: [
             DataCell(
               text: charge.id.transactionID.rawValue, href: charge.id.href, isHeading: true,
               isCode: true),
-            DataCell(text: charge.productID.rawValue, isCode: true),
-            DataCell(text: Moment(charge.date).text),
+            DataCell(text: charge.productID.rawValue),
+            DataCell(text: charge.date.dayName, identifier: Moment(charge.date).text),
             DataCell(
               text: difference.price.map {
                 Price.text($0.amountMilliunits, currency: $0.currency)
               } ?? "price unknown"),
-            account(difference.owner), account(difference.loses),
-            difference.gains.count == 1 ? account(difference.gains[0]) : DataCell(text: accounts),
-            DataCell(text: named.explanation.withTimesForPeople),
-            DataCell(text: named.policyExplanation.withTimesForPeople),
+            accounts([difference.owner].compactMap(\.self)), accounts(difference.verdict.owners),
+            DataCell(
+              text: named.policyExplanation.withTimesForPeople,
+              note: "Owner now: \(named.explanation.withTimesForPeople)"),
           ])
       },
-      emptyText: "No charge would have another owner.",
-      note: answer.isListCutShort
-        ? "Only the first \(answer.differences.count) charges are shown: tenure what-if --list "
-          + "writes all." : nil)
+      emptyText: "No charge would have another owner.", isFolded: true)
   }
 }

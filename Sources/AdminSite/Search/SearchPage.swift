@@ -12,7 +12,7 @@ struct SearchController: Controller {
   let api: API
 
   private typealias Hit = (
-    kind: String, title: String, href: String, detail: String, badges: [Badge]
+    kind: String, title: String, href: String, detail: String, tags: [Tag]
   )
 
   @Sendable
@@ -38,6 +38,7 @@ struct SearchController: Controller {
     return PageRenderer.response(
       (
         page: frame, query: query, hits: hits, note: note,
+        found: hits.isEmpty ? nil : "\(Count.text(hits.count, "result")) for “\(query ?? "")”.",
         isWithoutHits: query != nil && hits.isEmpty
       ), "search")
   }
@@ -46,18 +47,57 @@ struct SearchController: Controller {
 
   private func accounts(beginningWith text: String) async throws -> [Hit] {
     guard (try? TextField.accountID.checked(text)) != nil else { return [] }
-    return try await ledger.accounts.accounts(beginningWith: text, limit: Self.mostAccounts)
-      .map(hit)
+    return try await hits(
+      ledger.accounts.accounts(beginningWith: text, limit: Self.mostAccounts))
   }
 
-  private func hit(_ account: Account) -> Hit {
-    (
-      kind: "Account", title: account.id, href: AdminURL.account(account.id),
-      detail:
-        ([account.label, account.email].compactMap(\.self)
-        + ["First seen \(Moment(account.createdAt).text)."]).joined(separator: " · "),
-      badges: []
+  private func hits(_ accounts: [Account]) async throws -> [Hit] {
+    guard !accounts.isEmpty else { return [] }
+    let held = try await entitlements.entitlements(of: accounts.map(\.id), now: now())
+    return zip(accounts, held).map { account, held in
+      let customer = CustomerListController.Customer(account: account, entitlements: held)
+      let details = [
+        customer.name, customer.productNames, customer.access,
+        "first seen \(account.createdAt.dayName)",
+      ]
+      let none = Badge(text: account.isErased ? "Erased" : "No entitlement", tone: Tone.quiet)
+      return (
+        kind: "Account", title: account.id, href: AdminURL.account(account.id),
+        detail: details.compactMap(\.self).filter { !$0.isEmpty }.joined(separator: " · "),
+        tags: held.isEmpty ? [("", none)] : customer.tags
+      )
+    }
+  }
+
+  /// An original transaction with its state, found by its own ID or another one.
+  private func hit(_ line: OriginalTransactionKey, as kind: String, _ title: String) async throws
+    -> Hit?
+  {
+    guard let original = try await ledger.ownership.original(of: line),
+      let latest = original.rule.charges.latestCharge
+    else { return nil }
+    let current = original.current(in: catalogue, at: now())
+    let product = current?.productID ?? latest.productID
+    let name = latest.isSubscription ? "latest charge" : "charged"
+    let details = [
+      kind == Self.originalTransaction
+        ? nil : "original transaction \(line.originalTransactionID)",
+      Count.text(original.rule.charges.count, "charge"), "\(name) \(latest.date.dayName)",
+      original.owner(of: latest),
+    ]
+    return (
+      kind: kind, title: title, href: line.href,
+      detail: details.compactMap(\.self).joined(separator: " · "),
+      tags: [(product.rawValue, current.map { Badge($0) } ?? state(of: latest, in: original))]
+        + sandboxTag(line)
     )
+  }
+
+  private static let originalTransaction = "Original transaction"
+
+  private func state(of charge: Charge, in original: RecordedOriginalTransaction) -> Badge {
+    let report = ChargeReport(of: charge.id, in: original, catalogue: catalogue)
+    return Badge(charge, end: report?.end(in: catalogue), at: now())
   }
 
   /// Asks Apple if a text looks like an order ID: an M, then letters and digits.
@@ -95,24 +135,18 @@ struct SearchController: Controller {
     guard (try? TextField.accountID.checked(text)) != nil else { return [] }
     var hits: [Hit] = []
     if let account = try await ledger.accounts.account(text) {
-      hits.append(hit(account))
+      hits += try await self.hits([account])
     }
     let originalID = OriginalTransactionID(text)
     let lines = try await ledger.ownership.environments(of: originalID).map {
       OriginalTransactionKey($0, originalID)
     }
-    hits += lines.map { line in
-      (
-        kind: "Original transaction", title: text, href: line.href,
-        detail: "Charges, owners and history.", badges: badges(line)
-      )
+    for line in lines {
+      hits += try await [hit(line, as: Self.originalTransaction, text)].compactMap(\.self)
     }
     hits += try await charges(of: TransactionID(text), besides: lines)
-    hits += try await ledger.ownership.lines(of: WebOrderLineItemID(text)).map { line in
-      (
-        kind: "Web order line item", title: text, href: line.href,
-        detail: "Original transaction \(line.originalTransactionID).", badges: badges(line)
-      )
+    for line in try await ledger.ownership.lines(of: WebOrderLineItemID(text)) {
+      hits += try await [hit(line, as: "Web order line item", text)].compactMap(\.self)
     }
     if let id = UUID(uuidString: text), let found = try await ledger.orders.order(id) {
       let stored = found.answered(at: pages.now())
@@ -121,9 +155,8 @@ struct SearchController: Controller {
         (
           kind: "Order", title: order.id.text,
           href: AdminURL.account(stored.accountID),
-          detail: "\(order.productID), opened \(Moment(order.createdAt).text) by "
-            + "\(stored.accountID).",
-          badges: [Badge(order.status)]
+          detail: "opened \(order.createdAt.dayName) · \(stored.accountID)",
+          tags: [(order.productID.rawValue, Badge(order.status))]
         ))
     }
     return hits
@@ -141,22 +174,27 @@ struct SearchController: Controller {
         .filter { $0.transactionID == id }.compactMap(original.rule.position(of:))
       for position in Set(positions).sorted() {
         let charge = original.rule.charges[position]
-        let owner = original.line.decisions[charge.id]?.decision.owner.map {
-          "owned by \(original.names[$0] ?? "erased")"
-        }
         hits.append(
           (
             kind: "Transaction", title: id.rawValue, href: charge.id.href,
-            detail: "\(charge.productID), charged \(Moment(charge.date).text), "
-              + "\(owner ?? "unclaimed").",
-            badges: badges(line)
+            detail: "charged \(charge.date.dayName) · \(original.owner(of: charge))",
+            tags: [(charge.productID.rawValue, state(of: charge, in: original))]
+              + sandboxTag(line)
           ))
       }
     }
     return hits
   }
 
-  private func badges(_ line: OriginalTransactionKey) -> [Badge] {
-    line.environment == .sandbox ? [Badge(text: "Sandbox", tone: Tone.quiet)] : []
+  private func sandboxTag(_ line: OriginalTransactionKey) -> [Tag] {
+    line.environment == .sandbox ? [("", Badge(text: "Sandbox", tone: Tone.quiet))] : []
+  }
+}
+
+extension RecordedOriginalTransaction {
+  /// For example `owned by anna`.
+  fileprivate func owner(of charge: Charge) -> String {
+    line.decisions[charge.id]?.decision.owner.map { "owned by \(names[$0] ?? "erased")" }
+      ?? "unclaimed"
   }
 }

@@ -11,7 +11,7 @@ struct ProductPageController: Controller {
   let api: API
 
   private static let columns =
-    ["Name", "Type", "Entitlements", "Group", "Level", "Period", "Price"]
+    ["Name", "Entitlements", "Price", "Period", "Type", "Group", "Level"]
 
   @Sendable
   func list(_ request: Request, context: APIContext) async throws -> Response {
@@ -79,10 +79,10 @@ struct ProductPageController: Controller {
   /// The texts of ``columns``.
   private static func values(of product: Product) -> [String] {
     [
-      product.displayName, product.type.label,
-      product.entitlements.map(\.rawValue).joined(separator: ", "), product.subscriptionGroup,
-      product.level.map(String.init), product.period?.words,
+      product.displayName, product.entitlements.map(\.rawValue).joined(separator: ", "),
       product.priceMilliunits.map { Price.text($0, currency: product.currency) },
+      product.period?.words, product.type.label, product.subscriptionGroup,
+      product.level.map(String.init),
     ].map { text in text.flatMap { $0.isEmpty ? nil : $0 } ?? "–" }
   }
 }
@@ -97,13 +97,23 @@ struct ProductFormController: ActionController {
       ? nil : try product(of: request)
   }
 
+  /// The period's choice that is followed by a field for any other.
+  private static let otherPeriod = "other"
+  private static let otherPeriodName = "other_period"
+  private static let periods = ["P7D", "P1M", "P2M", "P3M", "P6M", "P1Y"]
+
   func perform(_ sent: SentForm, on old: Product?) async throws -> Response {
     let id = try old?.id ?? ProductID(sent.fields.entered(.productID))
     guard old != nil || catalogue[id] == nil else {
       throw Problem.invalid(TextField.productID.name, "is in the catalogue already")
     }
-    let product = try ProductDescription(try Self.body(sent.fields))
-      .product(id, validFrom: now())
+    let product: Product
+    do {
+      product = try ProductDescription(try Self.body(sent.fields)).product(id, validFrom: now())
+    } catch let problem as Problem where problem.field == "period" {
+      guard sent.fields["period"] == ExactText(Self.otherPeriod) else { throw problem }
+      throw Problem(problem.code, problem.detail, field: Self.otherPeriodName)
+    }
     guard sent.isConfirmed else {
       let changes = old.map { ProductPageController.changes(from: $0, to: product) }
       return try await sent.confirm(
@@ -119,7 +129,9 @@ struct ProductFormController: ActionController {
   /// The form as the body of `PUT /v1/products/{product_id}`, with the same names.
   private static func body(_ fields: EncodedFields) throws -> JSONValue {
     func text(_ name: String) -> String? {
-      fields[name]?.rawValue.trimmingCharacters(in: .whitespacesAndNewlines)
+      let isOther = name == "period" && fields[name] == ExactText(otherPeriod)
+      return fields[isOther ? otherPeriodName : name]?.rawValue
+        .trimmingCharacters(in: .whitespacesAndNewlines)
     }
     let names = ["type", "subscription_group", "period", "currency", "display_name"]
     var members = names.compactMap { name in
@@ -160,6 +172,9 @@ struct ProductFormController: ActionController {
         isHalf: isHalf, hint: hint)
     }
     let type = product?.type ?? .autoRenewable
+    let text = product?.period?.description ?? ""
+    let isUsual = text.isEmpty || Self.periods.contains(text)
+    let period = (chosen: isUsual ? text : Self.otherPeriod, other: isUsual ? "" : text)
     let price = product?.priceMilliunits.map {
       "\(Decimal($0) / 1000)"
     }
@@ -180,9 +195,16 @@ struct ProductFormController: ActionController {
             id: "type", name: "type", label: "Type", isSelect: true, value: type.rawValue,
             options: ProductType.allCases.map { ($0.rawValue, $0.label, $0 == type) },
             isHalf: true),
+          FormField(
+            id: "period", name: "period", label: "Period", isSelect: true, value: period.chosen,
+            options: [("", "None", period.chosen.isEmpty)]
+              + Self.periods.map { text in
+                (text, CalendarPeriod(iso8601: text)?.words ?? text, text == period.chosen)
+              } + [(Self.otherPeriod, "Other", period.chosen == Self.otherPeriod)],
+            isHalf: true),
           input(
-            TextField(name: "period", maximumLength: 20), "Period", product?.period?.description,
-            isHalf: true, hint: "P1W, P1M or P1Y (ISO 8601)."),
+            TextField(name: Self.otherPeriodName, maximumLength: 20), "Other period", period.other,
+            hint: "Such as P10D, P2W or P1Y6M (ISO 8601)."),
           input(
             TextField(name: "price_milliunits", maximumLength: 13), "Price", price, isHalf: true,
             hint: "Such as 9.99."),
@@ -234,7 +256,11 @@ extension ProductType {
 extension CalendarPeriod {
   /// For example `1 year` or `3 months`.
   fileprivate var words: String {
-    [(months / 12, "year"), (months % 12, "month"), (days, "day")].filter { $0.0 > 0 }
+    let isWeeks = days % 7 == 0
+    return [
+      (months / 12, "year"), (months % 12, "month"),
+      isWeeks ? (days / 7, "week") : (days, "day"),
+    ].filter { $0.0 > 0 }
       .map { Count.text($0.0, $0.1) }.joined(separator: " ")
   }
 }

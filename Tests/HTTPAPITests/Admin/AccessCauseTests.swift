@@ -62,7 +62,8 @@ struct AccessCauseTests {
         try await api.deliver(Notice("REFUND", nil, refunded, on: 5.1))
         api.live(until: 90)
       },
-      verdict: "Refunded by Apple on 6 Jan 2026.", state: "revoked", because: .refunded, ended: 5),
+      verdict: "Refunded by Apple on 6 Jan 2026: monthly, charged 1 Jan 2026.", state: "revoked",
+      because: .refunded, ended: 5),
     Story(
       name: "refunded within the period", account: "xenia",
       tell: { api in
@@ -71,7 +72,8 @@ struct AccessCauseTests {
         refunded.revokedOn = 5
         try await api.deliver(Notice("REFUND", nil, refunded, on: 5.1))
       },
-      verdict: "Refunded by Apple on 6 Jan 2026.", state: "revoked", because: .refunded, ended: 5),
+      verdict: "Refunded by Apple on 6 Jan 2026: monthly, charged 1 Jan 2026.", state: "revoked",
+      because: .refunded, ended: 5),
     Story(
       name: "corrected by late evidence", account: "leo",
       tell: { api in
@@ -205,6 +207,88 @@ struct AccessCauseTests {
         page.contains(
           #"<p class="verdict warning">Active entitlements: lifetime. lifetime does not expire. "#
             + "monthly could not be charged on 31 Jan 2026; access is suspended"))
+    }
+  }
+
+  /// The texts of the badges beside the title and of the history's rows.
+  private func badgesAndHistory(_ account: String, _ browser: inout AdminBrowser) async throws
+    -> (badges: [String], history: String)
+  {
+    let text = try await browser.get("/admin/accounts/\(account)").text
+    let title = text.firstMatch(of: /<div class="title">([^\n]+)/)?.1 ?? ""
+    return (
+      title.matches(of: /<span class="badge [a-z]+">([^<]*)/).map { String($0.1) },
+      String(text[(text.firstRange(of: "id=\"history\"")?.upperBound ?? text.endIndex)...])
+    )
+  }
+
+  @Test func `a refund before the present period is told too, and a loss is one sentence`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      var refunded = Self.month
+      refunded.price = 9990
+      try await api.claim(refunded, Self.on, by: "chloe", on: 0.1)
+      refunded.revokedOn = 5
+      try await api.deliver(Notice("REFUND", nil, refunded, on: 5.1))
+      var browser = try await AdminBrowser.loggedIn(api)
+      let before = try await badgesAndHistory("chloe", &browser)
+      #expect(before.badges == ["Refunded"])
+      #expect(
+        before.history.contains(
+          "<p>monthly, charged 1 Jan 2026, was refunded; access to “premium” ended."))
+      try await api.claim(
+        Payment(id: "2", from: 10, to: 40, price: 4990), by: "chloe", on: 10.1)
+      browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/accounts/chloe")
+      #expect(
+        page.contains("monthly, charged 1 Jan 2026, was refunded on 6 Jan 2026."), "\(page.text)")
+      #expect(page.contains("First seen 1 Jan 2026 · 2 charges · 4.99 USD paid, less refunds"))
+      #expect(try await badgesAndHistory("chloe", &browser).badges == ["Active", "1 refund"])
+    }
+  }
+
+  @Test(arguments: [("edith", "Upgraded"), ("gerd", "Payment failed")])
+  func `a badge tells why access ended`(account: String, badge: String) async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.describe("premium", "premium")
+      try await Self.stories.first { $0.account == account }?.tell(api)
+      var browser = try await AdminBrowser.loggedIn(api)
+      #expect(try await badgesAndHistory(account, &browser).badges == [badge])
+    }
+  }
+
+  @Test func `a loss and its cause are one sentence`() {
+    let at = Moment(storyDay(5))
+    let line = OriginalTransactionKey(.production, OriginalTransactionID("1"))
+    let rows = [
+      FactRow(
+        at: at, sentence: "Entitlement expired: “pro”.", source: "Event", symbol: .poll,
+        line: line, chargeID: "1", rank: FactRow.lossRank, endedEntitlement: "pro"),
+      FactRow(
+        at: at, sentence: "Apple reported it.", source: "Submission", symbol: .submission,
+        line: line, chargeID: "1", rank: 3, loss: "monthly was replaced by an upgrade"),
+    ]
+    #expect(
+      rows.folded.map(\.sentence)
+        == ["monthly was replaced by an upgrade; access to “pro” ended."])
+    #expect([rows[1]].folded.map(\.sentence) == ["Apple reported it."])
+  }
+
+  @Test func `what is no subscription has an owner, and no renewals`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("lifetime", "lifetime")
+      let forever = Payment(
+        id: "9", line: "9", product: "lifetime", type: "Non-Consumable", from: 1)
+      try await api.claim(forever, by: "vera", on: 1.1)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let account = try await browser.get("/admin/accounts/vera")
+      #expect(account.contains("lifetime belongs to this account."))
+      let line = try await browser.get("/admin/original-transactions/9")
+      #expect(line.contains("It belongs to vera.") && line.contains("<dt>Owner</dt>"))
+      for page in [account, line] { #expect(!page.contains("Renewals")) }
     }
   }
 

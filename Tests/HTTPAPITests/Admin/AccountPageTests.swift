@@ -386,6 +386,13 @@ struct AccountPageTests {
       let history = section("History", of: try await browser.get("/admin/accounts/ben"))
       #expect(history.contains("Granted “gold” through 30 Mar 2026 (UTC)."))
       #expect(history.contains("Grant of “gold” revoked."))
+      let list = try await browser.get("/admin/reports/audit/transactions?cell=number").text
+        .replacing(/<[^>]*>/, with: "")
+      for text in [
+        "ops granted gold to ben through 30 Mar 2026 (UTC)", "ops revoked gold of ben",
+        "Sorry for the &lt;wait&gt;.",
+      ] { #expect(list.contains(text), "\(list)") }
+      #expect(!list.contains(id))
       #expect(history.contains("<q>Sorry for the &lt;wait&gt;.</q>"))
       #expect(history.contains("<q>It was Anna&#39;s</q>"))
 
@@ -394,6 +401,15 @@ struct AccountPageTests {
       #expect(
         try await api.call(.post, "/v1/accounts/ben/merge", merge, as: .admin).status == 200)
       try await check("anna")
+      // What can't be done says so above the form, which keeps what was entered.
+      let refused = try await browser.post(
+        "/admin/accounts/ben/grant",
+        [
+          ("entitlement", "gold"), ("unknown", "true"), ("duration", "P1M"),
+          ("reason", "My words."), ("confirmed", "yes"),
+        ])
+      #expect(refused.status == 409 && refused.contains("Nothing was changed."))
+      #expect(refused.contains(">My words.</textarea>"))
       let merged = try await browser.get("/admin/accounts/ben")
       #expect(merged.contains("The account was merged into “anna”."))
       #expect(section("History", of: merged).contains("<q>She &lt;logged&gt; in.</q>"))

@@ -58,7 +58,14 @@ struct AdminPageTests {
         ))
       #expect(anna.contains(">Refunded</span>"))
       #expect(anna.contains(">\(first)</a>"))
-      #expect(try await browser.get("/admin/accounts/unknown").status == 404)
+      let unknown = try await browser.get("/admin/accounts/unknown")
+      #expect(unknown.status == 404)
+      #expect(unknown.contains("Search above by the beginning of an account&#39;s ID"))
+      let wrong = try await browser.get("/admin/accounts?state=lost")
+      #expect(wrong.status == 400 && wrong.contains("state must be one of"))
+      #expect(
+        wrong.contains(
+          #"<a class="button" href="/admin/accounts">Open the page without it</a>"#))
     }
   }
 

@@ -49,6 +49,28 @@ struct CustomerTests {
     }
   }
 
+  @Test func `results show the state, the product and the latest date`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try api.addCustomer("phone")
+      let id = try api.apple.simulation.buy("monthly", on: "phone").transactionID.rawValue
+      _ = try await api.submit("rita", from: "phone")
+      for name in ["ritchie", id] { _ = try await api.call(.put, "/v1/accounts/\(name)") }
+      var browser = try await AdminBrowser.loggedIn(api)
+      func tag(_ name: String, _ tone: String, _ state: String) -> String {
+        #"<span class="tag">\#(name) <span class="badge \#(tone)">\#(state)</span></span>"#
+      }
+      let accounts = try await browser.get(AdminURL.search("rit"))
+      for text in [
+        tag("premium", "good", "Active"), tag("", "quiet", "No entitlement"),
+        "<p class=\"note\">monthly · access until ", "2 results for “rit”.",
+      ] { #expect(accounts.contains(text), "\(text)") }
+      let both = try await browser.get(AdminURL.search(id))
+      #expect(both.contains(tag("monthly", "good", "Active")))
+      #expect(both.text.contains(/1 charge · latest charge [^·]* · owned by rita/))
+    }
+  }
+
   @Test func `names are replaced one by one, shown, and erased with the person`() async throws {
     try await TestAPI.run { api in
       try await name(api)

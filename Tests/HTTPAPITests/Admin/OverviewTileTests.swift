@@ -64,7 +64,7 @@ struct OverviewTileTests {
     let tiles = answers.groups.flatMap(\.tiles)
     func tile(_ label: String) throws -> Tile { try #require(tiles.first { $0.label == label }) }
     #expect(try tile("Active").value == "0")
-    #expect(try tile("Active").change == "−1 vs last week")
+    #expect(try tile("Active").change == "−1 since 12 Apr")
     #expect(try tile("Refunds this month").value == "5")
     #expect(try tile("Refunds this month").note == "Mar 2026: 0")
     #expect(
@@ -108,7 +108,7 @@ struct OverviewTileTests {
     #expect(try due().change == nil && due().sparkline == nil)
     answers.tables[.renewalsDueBefore] = pastWeeks(
       .renewalsDue, [(1, "renewals_due", 6), (11, "renewals_due", 9)])
-    #expect(try due().change == "−2 vs last week")
+    #expect(try due().change == "−2 vs 7 days ago")
     #expect(try due().changeTone == Tone.warning)
     #expect(
       try due().sparkline?.description
@@ -153,11 +153,11 @@ struct OverviewTileTests {
           "/admin/parked",
         ],
         [
-          "Rejected receipts", "3", "+2 vs previous week", Tone.warning, "last 7 days",
+          "Rejected receipts", "3", "+2 vs previous 7 days", Tone.warning, "last 7 days",
           "/admin/rejected",
         ],
         [
-          "Rejected notifications", "3", "−1 vs previous week", Tone.good,
+          "Rejected notifications", "3", "−1 vs previous 7 days", Tone.good,
           "last 7 days, 1,000 invalid posts refused", "/admin/reports/intake?days=7",
         ],
         [
@@ -165,7 +165,7 @@ struct OverviewTileTests {
           "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
         ],
         [
-          "Failed requests to Apple", "7", "+7 vs previous week", Tone.warning, "last 7 days",
+          "Failed requests to Apple", "7", "+7 vs previous 7 days", Tone.warning, "last 7 days",
           "/admin/reports/intake/transactions?cell=number&days=7&row_measure=apple_failures",
         ],
       ])

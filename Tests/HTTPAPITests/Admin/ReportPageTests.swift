@@ -82,12 +82,13 @@ struct ReportPageTests {
           overview.contains(">\(label)</a></h3>\n<p class=\"tile-value\">\(value)</p>"), "\(label)")
       }
       for words in [
-        "1 of 4 last week", "next 7 days, 10.99 EUR, 10.49 USD", "unchanged vs last week",
+        "1 of 4, 6–12 Apr 2026", "next 7 days, 10.99 EUR, 10.49 USD", "unchanged since 12 Apr",
         "1 unclaimed charge",
         // None was due then. In March two were refunded.
-        "+2 vs last week", "Mar 2026: 2<",
+        "+2 vs 7 days ago", "Mar 2026: 2<",
         // By the name, where the record has a key.
         "<q>b wrote that a paid.</q>", #"<a class="code" href="/admin/accounts/b">b</a>"#,
+        "leave out the week that began on 13 Apr",
       ] {
         #expect(overview.contains(words), "\(words)")
       }
@@ -139,12 +140,12 @@ struct ReportPageTests {
         ("Failed", "/admin/parked", "1", "oldest: 2 h"),
         ("Rejected receipts", "/admin/rejected", "0", "last 7 days"),
         (
-          "Rejected notifications", "/admin/reports/intake?days=7", "1", "+1 vs previous week"
+          "Rejected notifications", "/admin/reports/intake?days=7", "1", "+1 vs previous 7 days"
         ),
         (
           "Missed notifications",
           "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
-          "2", "+1 vs previous week"
+          "2", "+1 vs previous 7 days"
         ),
       ] {
         let tile = try #require(

@@ -38,7 +38,9 @@ struct SetupPageTests {
 
       api.apple.simulation.advance(by: .hours(1))
       let path = "/admin/product-form?product_id=gold%3C1%3E"
-      #expect(try await browser.get(path).contains(#"value="9.99""#))
+      let filled = try await browser.get(path)
+      #expect(filled.contains(#"value="9.99""#))
+      #expect(filled.contains(#"<option value="P1M" selected>1 month</option>"#))
       fields = fields.filter { $0.0 != "level" && $0.0 != "product_id" }
       fields[1].1 = "premium"
       fields[4].1 = "12"
@@ -81,6 +83,26 @@ struct SetupPageTests {
       // The entered values are shown again, and a cleared one stays cleared.
       #expect(page.contains(#"id="display-name" name="display_name" type="text" value="""#))
       #expect(try await api.get("/v1/products")["products"]?.array?.count == 1)
+    }
+  }
+
+  @Test func `another period is typed, and its fault is shown at its field`() async throws {
+    try await TestAPI.run { api in
+      var browser = try await AdminBrowser.loggedIn(api)
+      func sent(_ period: String) -> Fields {
+        [
+          ("product_id", "pass"), ("type", "non_renewing"), ("entitlements", "premium"),
+          ("period", "other"), ("other_period", period), ("confirmed", "yes"),
+        ]
+      }
+      let wrong = try await browser.post("/admin/product-form", sent("ten days"))
+      #expect(wrong.status == 400 && wrong.contains(#"id="other-period-fault""#), "\(wrong.text)")
+      #expect(wrong.contains(#"value="ten days""#))
+      #expect(try await browser.post("/admin/product-form", sent("P10D")).status == 303)
+      let form = try await browser.get("/admin/product-form?product_id=pass")
+      #expect(form.contains(#"<option value="other" selected>Other</option>"#))
+      #expect(form.contains(#"value="P10D""#))
+      #expect(try await browser.get("/admin/product?product_id=pass").contains("10 days"))
     }
   }
 

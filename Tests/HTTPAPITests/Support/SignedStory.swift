@@ -33,11 +33,14 @@ struct Payment: Sendable {
   var previousLine: String?
   var environment = "Production"
   var bundleID = SimulatedApp.sample.bundleID
+  /// In milliunits of USD.
+  var price: Int64?
 
   /// The payload, signed on a day.
   func json(signedOn day: Double) -> JSONValue {
     let members: [(String, JSONValue?)] = [
       ("transactionId", .string(id)), ("originalTransactionId", .string(line)),
+      ("price", price.map(JSONValue.integer)), ("currency", price.map { _ in "USD" }),
       ("webOrderLineItemId", to == nil ? nil : .string("9" + id)),
       ("previousOriginalTransactionId", previousLine.map { .string($0) }),
       ("bundleId", .string(bundleID)), ("productId", .string(product)),
