@@ -179,7 +179,9 @@ struct ReportPageController: Controller {
     let (report, cell) = (asked.report, found.cell)
     let label = report.columns.first { $0.name == cell.column }?.label(in: report) ?? cell.column
     let choices = cell.choices.query(of: report)
-    var frame = try await pages.frame("\(report.label): \(label)", at: AdminURL.reports, context)
+    // The only number is that of the actions.
+    let title = report == .audit ? report.label : "\(report.label): \(label)"
+    var frame = try await pages.frame(title, at: AdminURL.reports, context)
     frame.trail = [
       Self.allReports,
       PageLink(label: report.label, href: AdminURL.report(report.name, choices: choices)),
