@@ -26,7 +26,7 @@ struct CommandTests {
   /// The tests need Node, a pooler and a browser, too: where apt has one, for Ubuntu's is a snap.
   @Test func bothCommandsPrepareAlike() throws {
     let readme = try #require(Repository.text(of: "README.md"))
-    let demo = Self.preparations(in: readme, before: "swift run -c release tenure demo")
+    let demo = Self.preparations(in: readme, before: "swift run tenure demo")
     let test = Self.preparations(in: readme, before: "swift test")
     #expect(demo.count == 1)
     #expect(
