@@ -49,6 +49,8 @@ extension ReportRow {
       case .verifySubmissions: plain("had \(count("submissions", "receipt")) verified again")
       case .setExchangeRate: rate("set the exchange rate of ")
       case .setCommission: rate("set Apple's commission on ")
+      case .setProduct:
+        plain("saved the product ") + [(subject.text, AdminURL.product(subject.text))]
       case nil: plain("\(action.replacing("_", with: " ")) ") + [subject]
       }
     return plain("\(self["administrator"]?.text ?? "") ") + sentence

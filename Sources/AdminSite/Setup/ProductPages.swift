@@ -114,6 +114,7 @@ struct ProductFormController: ActionController {
       guard sent.fields["period"] == ExactText(Self.otherPeriod) else { throw problem }
       throw Problem(problem.code, problem.detail, field: Self.otherPeriodName)
     }
+    let administrator = try sent.context.actingAdministrator()
     guard sent.isConfirmed else {
       let changes = old.map { ProductPageController.changes(from: $0, to: product) }
       return try await sent.confirm(
@@ -122,7 +123,7 @@ struct ProductFormController: ActionController {
         warnings: old != nil && old?.entitlements != product.entitlements
           ? ["The entitlements of earlier charges change too, within minutes."] : [])
     }
-    _ = try await api.catalogue.describe(product)
+    _ = try await api.catalogue.describe(product, by: administrator)
     return sent.done("“\(id)” was saved.", then: AdminURL.product(id.rawValue))
   }
 
@@ -222,7 +223,7 @@ struct ProductFormController: ActionController {
             TextField(name: "level", maximumLength: 5), "Level", product?.level.map(String.init),
             isHalf: true, hint: "The rank in the group; 1 is the highest."),
         ],
-      asksReason: false, buttonLabel: product == nil ? "Add" : "Change",
+      buttonLabel: product == nil ? "Add" : "Change",
       subject: product.map {
         PageLink(label: $0.id.rawValue, href: AdminURL.product($0.id.rawValue))
       }

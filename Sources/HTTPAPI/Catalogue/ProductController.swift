@@ -19,7 +19,9 @@ struct ProductController: Controller {
   func put(_ request: Request, context: APIContext) async throws -> Response {
     let id = ProductID(try context.parameter(.productID))
     let description = ProductDescription(body: try await request.json())
-    return Response(try await api.catalogue.describe(try description.product(id, validFrom: now())))
+    return Response(
+      try await api.catalogue.describe(
+        try description.product(id, validFrom: now()), by: try context.administrator()))
   }
 }
 

@@ -40,6 +40,7 @@ package struct AdministratorAction: Sendable {
     case verifySubmissions = "verify_submissions"
     case setExchangeRate = "set_exchange_rate"
     case setCommission = "set_commission"
+    case setProduct = "set_product"
   }
 
   package let id: Int64
@@ -47,7 +48,7 @@ package struct AdministratorAction: Sendable {
   package let administrator: String
   /// An ``Action``, or the name of one that a newer version added.
   package let action: String
-  /// The affected account's key, grant ID, transaction, event or job.
+  /// The affected account's key, grant ID, transaction, event, job or product.
   package let subject: String
   package let reason: String?
   let account: AccountKey?

@@ -1,3 +1,4 @@
+import JSONText
 package import Logging
 import Postgres
 package import Subscriptions
@@ -40,7 +41,11 @@ package struct ProductStore: LedgerStore {
   /// Adds a version of a product, valid from its `validFrom`, unless it equals the current version.
   ///
   /// Entitlements and prices of recorded charges may change, so this schedules a reconciliation.
-  package func describe(_ product: Product) async throws -> Product {
+  ///
+  /// - Parameter administrator: Who is logged; nil logs nobody, for sample data.
+  package func describe(_ product: Product, by administrator: Administrator? = nil) async throws
+    -> Product
+  {
     try await database.withTransaction { transaction in
       // Without the lock, two concurrent calls would both see the version before.
       _ = try await transaction.query("SELECT pg_advisory_xact_lock(\(Self.catalogueLock))")
@@ -72,7 +77,15 @@ package struct ProductStore: LedgerStore {
           + [
             AccountChain.seal(product.id, validFrom: product.validFrom).statement,
             Job.schedule(.reconcile, runAt: product.validFrom, at: product.validFrom),
-          ])
+          ]
+          + [
+            administrator.map {
+              NewAdministratorAction(
+                action: .setProduct, subject: product.id.rawValue, administrator: $0,
+                data: NewAdministratorAction.data { $0.member("valid_from", product.validFrom) }
+              ).insert(at: product.validFrom)
+            }
+          ].compactMap(\.self))
       return product
     }
   }
@@ -136,9 +149,10 @@ package final class CatalogueCache: Sendable {
     AccessTerms(catalogue: catalogue, sandboxAccess: sandboxAccess)
   }
 
-  /// Adds a version of a product and refreshes; see ``ProductStore/describe(_:)``.
-  package func describe(_ product: Product) async throws -> Product {
-    let described = try await ledger.products.describe(product)
+  /// Adds a version of a product and refreshes; see ``ProductStore/describe(_:by:)``.
+  package func describe(_ product: Product, by administrator: Administrator) async throws -> Product
+  {
+    let described = try await ledger.products.describe(product, by: administrator)
     try await refresh()
     return described
   }

@@ -20,12 +20,12 @@ struct SetupPageTests {
     try await TestAPI.run { api in
       var browser = try await AdminBrowser.loggedIn(api)
       let form = try await browser.get("/admin/product-form")
-      #expect(form.contains("Add product") && !form.contains(#"name="reason""#))
+      #expect(form.contains("Add product"))
       var fields: Fields = [
         ("product_id", "gold<1>"), ("type", "auto_renewable"),
         ("entitlements", "premium\r\n plus \r\n"), ("subscription_group", "all"), ("level", "2"),
         ("period", "P1M"), ("price_milliunits", "9.99"), ("currency", "USD"),
-        ("display_name", "Gold & more"),
+        ("display_name", "Gold & more"), ("reason", "A dearer plan."),
       ]
       let asked = try await browser.post("/admin/product-form", fields)
       #expect(asked.contains("“gold&lt;1&gt;” is added."))
@@ -57,6 +57,15 @@ struct SetupPageTests {
       #expect(try await browser.get("/admin/products").contains("12.00 USD"))
       let unchanged = try await browser.post(path, fields)
       #expect(unchanged.contains("Nothing changes."))
+
+      let logged = try await api.ledger.administration.administratorActions(limit: 9)
+      #expect(logged.map(\.action) == ["set_product", "set_product"])
+      #expect(logged.allSatisfy { $0.subject == "gold<1>" && $0.reason == "A dearer plan." })
+      let overview = try await browser.get("/admin")
+      #expect(
+        overview.contains(
+          #"saved the product <a class="code" href="/admin/product?product_id=gold%3C1%3E">gold&lt;1&gt;</a>"#
+        ))
     }
   }
 
@@ -68,6 +77,7 @@ struct SetupPageTests {
       ("price_milliunits", "9,99", "must be an amount such as 9.99"),
       ("price_milliunits", "1e3", "must be an amount"), ("currency", "usd", "must be an ISO 4217"),
       ("currency", "", "is missing"), ("entitlements", "a\na", "must not contain duplicates"),
+      ("reason", "", "is missing"),
     ])
   func `what the API refuses is refused`(name: String, value: String, fault: String) async throws {
     try await TestAPI.run { api in
@@ -75,7 +85,7 @@ struct SetupPageTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let fields: Fields = [
         ("product_id", "yearly"), ("type", "auto_renewable"), ("entitlements", "premium"),
-        ("price_milliunits", "9.99"), ("currency", "USD"), ("confirmed", "yes"),
+        ("price_milliunits", "9.99"), ("currency", "USD"), ("reason", "New."), ("confirmed", "yes"),
       ]
       let sent = fields.filter { $0.0 != name } + [(name, value)]
       let page = try await browser.post("/admin/product-form", sent)
@@ -92,7 +102,7 @@ struct SetupPageTests {
       func sent(_ period: String) -> Fields {
         [
           ("product_id", "pass"), ("type", "non_renewing"), ("entitlements", "premium"),
-          ("period", "other"), ("other_period", period), ("confirmed", "yes"),
+          ("period", "other"), ("other_period", period), ("reason", "New."), ("confirmed", "yes"),
         ]
       }
       let wrong = try await browser.post("/admin/product-form", sent("ten days"))

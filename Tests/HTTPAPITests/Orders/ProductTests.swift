@@ -37,6 +37,15 @@ struct ProductTests {
       #expect(list["products"]?.array?.count == 1)
       #expect(list["products"]?[0] == other.json)
       #expect(list["next"] == .null)
+
+      // What changed nothing is not logged.
+      let actions = try await api.get("/v1/administrator-actions", as: .admin)["actions"]?.array
+      #expect(actions?.map { $0["action"] } == ["set_product", "set_product"])
+      #expect(actions?.map { $0["subject"] } == ["monthly", "monthly"])
+      #expect(
+        actions?.map { $0["data"]?["valid_from"]?.string } == [
+          "2026-01-01T00:00:01.000Z", "2026-01-01T00:00:00.000Z",
+        ])
     }
   }
 

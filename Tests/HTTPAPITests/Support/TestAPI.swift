@@ -178,13 +178,11 @@ struct TestAPI: Sendable {
     _ product: ProductID, _ entitlement: String, type: ProductType = .autoRenewable,
     period: String? = nil
   ) async throws {
-    var body: [JSONValue.Member] = [
-      .init(key: "type", value: .string(type.rawValue)),
-      .init(key: "entitlements", value: [.string(entitlement)]),
-    ]
-    if let period { body.append(.init(key: "period", value: .string(period))) }
-    let answer = try await call(.put, "/v1/products/\(product)", .object(body), as: .admin)
-    try #require(answer.status == 200)
+    _ = try await ledger.products.describe(
+      Product(
+        id: product, validFrom: api.now(), type: type, entitlements: [entitlement],
+        period: period.flatMap { CalendarPeriod(iso8601: $0) }))
+    try await api.catalogue.refresh()
   }
 
   /// Gives the simulation a customer with a device of the same name.

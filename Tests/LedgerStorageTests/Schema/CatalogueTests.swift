@@ -37,7 +37,7 @@ struct CatalogueTests {
       let cache = try await CatalogueCache(ledger: ledger, logger: quiet)
       let slow = cache.beginReading()
       let old = try await ledger.products.catalogue()
-      _ = try await cache.describe(product(price: 1))
+      _ = try await cache.describe(product(price: 1), by: .commandLine)
       cache.finishReading(slow, with: old)
       #expect(cache.catalogue["monthly"]?.priceMilliunits == 1)
 
