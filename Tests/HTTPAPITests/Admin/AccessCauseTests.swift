@@ -304,6 +304,8 @@ struct AccessCauseTests {
       browser = try await AdminBrowser.loggedIn(api)
       let (badges, history) = try await badgesAndHistory("walter", &browser)
       #expect(badges == ["Released"])
+      // It is the row itself, not one of its details.
+      #expect(history.contains(/<\/time>\n<div><p>An administrator released it from/))
       let words = history.replacing(/<[^>]*>/, with: "")
       #expect(
         words.contains(
