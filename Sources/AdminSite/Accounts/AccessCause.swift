@@ -5,7 +5,7 @@ import Subscriptions
 /// came after it.
 struct AccessCauses: Sendable {
   private let account: Account
-  private let originals: [OriginalTransactionKey: RecordedOriginalTransaction]
+  private let charges: EndedCharges
   /// The entries of original transactions whose charges moved to other accounts, in order.
   private let entries: [OriginalTransactionKey: [HistoryEntry]]
 
@@ -13,18 +13,12 @@ struct AccessCauses: Sendable {
   struct Cause: Sendable {
     var sentence: String
     var counterpart: String?
-    /// A more exact state than the entitlement's own.
-    var state: Badge?
   }
 
   init(of entitlements: [Entitlement], of account: Account, in ledger: Ledger) async throws {
     self.account = account
     let ended = entitlements.filter { !$0.isActive }
-    var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
-    for original in try await ledger.ownership.originals(of: Set(ended.compactMap(\.line))) {
-      for line in original.line.heads.keys { originals[line] = original }
-    }
-    self.originals = originals
+    charges = try await EndedCharges(of: ended, in: ledger)
     var entries: [OriginalTransactionKey: [HistoryEntry]] = [:]
     for line in Set(ended.filter { $0.endedBecause == .moved }.compactMap(\.line)) {
       entries[line] = try await ledger.ownership.history(of: line)
@@ -33,16 +27,12 @@ struct AccessCauses: Sendable {
   }
 
   func cause(of entitlement: Entitlement) -> Cause {
-    guard let line = entitlement.line, let original = originals[line],
-      let (charge, recorded) = original.line.history.transactions.map(\.key).lazy
-        .filter({ $0.transactionID == entitlement.transactionID && $0.line == line })
-        .compactMap(original.charge).first
-    else { return Cause(sentence: entitlement.inWords) }
+    guard let (charge, recorded, original) = charges.charge(behind: entitlement) else {
+      return Cause(sentence: entitlement.inWords)
+    }
     switch entitlement.endedBecause {
     case .refunded where charge.revocation?.isRefund == false:
-      return Cause(
-        sentence: "Family Sharing ended\(on(entitlement.endedAt)).",
-        state: Badge(text: "No longer shared", tone: Tone.bad))
+      return Cause(sentence: "Family Sharing ended\(on(entitlement.endedAt)).")
     case .refunded:
       return Cause(
         sentence: "\(entitlement.inWords.dropLast()): \(charge.productID), charged "
@@ -55,6 +45,8 @@ struct AccessCauses: Sendable {
       return Cause(sentence: entitlement.inWords)
     }
   }
+
+  func badge(of entitlement: Entitlement) -> Badge { charges.badge(of: entitlement) }
 
   // MARK: Causes
 
@@ -167,6 +159,42 @@ struct AccessCauses: Sendable {
     if first.year != last.year { return "\(begin.dayName) – \(end.dayName)" }
     return first.month == last.month
       ? "\(first.day)–\(end.dayName)" : "\(first.day) \(first.monthName) – \(end.dayName)"
+  }
+}
+
+/// The charges behind entitlements that have ended.
+struct EndedCharges: Sendable {
+  private let originals: [OriginalTransactionKey: RecordedOriginalTransaction]
+
+  init(of entitlements: [Entitlement], in ledger: Ledger) async throws {
+    var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
+    for original in try await ledger.ownership.originals(of: Set(entitlements.compactMap(\.line))) {
+      for line in original.line.heads.keys { originals[line] = original }
+    }
+    self.originals = originals
+  }
+
+  fileprivate typealias Found = (
+    charge: Charge, recorded: OriginalTransaction.RecordedDecision,
+    original: RecordedOriginalTransaction
+  )
+
+  fileprivate func charge(behind entitlement: Entitlement) -> Found? {
+    guard let line = entitlement.line, let original = originals[line] else { return nil }
+    return original.line.history.transactions.map(\.key).lazy
+      .filter { $0.transactionID == entitlement.transactionID && $0.line == line }
+      .compactMap(original.charge).first.map { ($0.charge, $0.recorded, original) }
+  }
+
+  /// The state, and why a revoked one ended.
+  func badge(of entitlement: Entitlement) -> Badge {
+    guard let found = charge(behind: entitlement) else { return Badge(entitlement) }
+    return switch entitlement.endedBecause {
+    case .refunded where found.charge.revocation?.isRefund == false: .noLongerShared
+    case .moved where found.recorded.decision.owner == nil:
+      Badge(text: "Released", tone: Tone.warning)
+    default: Badge(entitlement)
+    }
   }
 }
 

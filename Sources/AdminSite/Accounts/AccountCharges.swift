@@ -143,7 +143,7 @@ struct AccountCharges: Sendable {
       productID: charge.productID.rawValue, chargedAt: Moment(charge.date),
       until: shown.end.map(Moment.init), price: Price.text(of: report),
       state: Badge(charge, end: shown.end, at: now),
-      because: report.because.withTimesForPeople, owner: other.map(PageLink.account),
+      because: Self.linked(report.because.withTimesForPeople, to: other),
       // The administrator who assigned or released it.
       placed: shown.action.map {
         ($0.administrator, nil, $0.reason) as AdministratorNote
@@ -152,6 +152,19 @@ struct AccountCharges: Sendable {
       transferHref: charge.id.href(form: "transfer"),
       transferLabel: shown.isLatest ? "Transfer subscription…" : "Transfer charge…"
     )
+  }
+
+  /// A sentence with its first mention of an account as a link.
+  private static func linked(_ sentence: String, to account: String?) -> [TextPiece] {
+    guard let account else { return [(sentence, nil)] }
+    let link = (account, AdminURL.account(account)) as TextPiece
+    guard let place = sentence.firstRange(of: "“\(account)”") else {
+      return [link, (" \(sentence)", nil)]
+    }
+    return [
+      ("\(sentence[..<place.lowerBound])“", nil), link,
+      ("”\(sentence[place.upperBound...])", nil),
+    ]
   }
 
   /// The form that transfers the latest subscription whose renewals the account gets.
@@ -185,7 +198,10 @@ struct AccountCharges: Sendable {
     let reports = owned.all.compactMap { shown[$0.id]?.report }
     guard !reports.isEmpty, reports.count == owned.all.count else { return nil }
     var sums: [String: Int64] = [:]
-    for report in reports where !(report.charge.revocation?.isRefund ?? false) {
+    for report in reports
+    where !(report.charge.revocation?.isRefund ?? false)
+      && report.transaction.ownershipType != .familyShared
+    {
       guard let currency = report.transaction.currency,
         let price = report.transaction.priceMilliunits, report.transaction.quantity == 1
       else { return nil }

@@ -151,7 +151,8 @@ extension FactRow {
       rest = String(sentence[place.upperBound...])
       sentence = String(sentence[..<place.lowerBound])
     } else {
-      sentence += " "
+      sentence += " Original transaction "
+      rest = "."
     }
   }
 
@@ -217,6 +218,7 @@ extension FactRow {
     guard let kind = LedgerEvent.Kind(rawValue: type) else { return "\(type) \(what)" }
     // Only a subscription's charge has an end.
     let isSubscription = data?["product_id"] == nil || data?["expires_at"] != nil
+    let renewing = data?["auto_renew_product_id"]?.string ?? what
     let (bound, belong) = isSubscription ? ("Renewals", "belong") : (what, "belongs")
     let words =
       switch kind {
@@ -233,7 +235,12 @@ extension FactRow {
       case .entitlementShortened: "Entitlement shortened: \(what)\(until)."
       case .entitlementExpired: "Entitlement expired: \(what)."
       case .entitlementRevoked: "Entitlement revoked: \(what)."
-      case .renewalStatusChanged: "Renewal status changed."
+      case .renewalStatusChanged:
+        switch data?["auto_renewing"]?.bool {
+        case true?: "Renewal status changed: renews as \(renewing)."
+        case false?: "Renewal status changed: auto-renew is off."
+        case nil: "Renewal status changed."
+        }
       case .inGracePeriod: "Billing failed; access continues in a grace period."
       case .inBillingRetry: "Billing failed; access is suspended while Apple retries."
       case .recovered: "Billing recovered."

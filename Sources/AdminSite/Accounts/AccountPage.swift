@@ -10,6 +10,8 @@ struct AccountPageController: Controller {
   let api: API
 
   private static let mostOrders = 100
+  /// Submissions shown at once; more are folded.
+  private static let submissionsShown = 5
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
@@ -65,7 +67,8 @@ struct AccountPageController: Controller {
           // Not what the verdict has said.
           let isSaid = verdict.text.contains(cause.sentence)
           return Self.row(
-            entitlement, state: cause.state, because: isSaid ? nil : cause.sentence)
+            entitlement, state: causes.badge(of: entitlement),
+            because: isSaid ? nil : cause.sentence)
         },
         emptyText: charges.ties.lines.isEmpty && grants.isEmpty
           ? "No entitlements yet." : "No entitlements now.",
@@ -74,7 +77,11 @@ struct AccountPageController: Controller {
         chargePaging: charges.owned.paging, sections: charges.sections(at: now),
         orders: orders.map { Self.row($0.answered(at: now), charges: charges) },
         grants: grants.reversed().map { Self.row($0, actions: actions, at: now) },
-        submissions: submissions.map(Self.row), submissionPaging: submissionPaging,
+        submissions: submissions.prefix(Self.submissionsShown).map(Self.row),
+        earlierSubmissions: submissions.dropFirst(Self.submissionsShown).map(Self.row),
+        earlierSubmissionsTitle: submissions.count > Self.submissionsShown
+          ? Count.text(submissions.count - Self.submissionsShown, "earlier submission") : nil,
+        submissionPaging: submissionPaging,
         history: history.rows, historyFilters: filter.links(on: path),
         historyPaging: historyPart.paging(shown: history.rows.count, next: history.next),
         pruning: try await ledger.accounts.eventPruning().map(Self.sentence)
@@ -134,7 +141,7 @@ struct AccountPageController: Controller {
   private static func badges(_ entitlements: [Entitlement], _ causes: AccessCauses) -> [Badge] {
     let active = entitlements.filter(\.isActive)
     return (active.isEmpty ? entitlements : active)
-      .map { causes.cause(of: $0).state ?? Badge($0) }
+      .map(causes.badge)
       .reduce(into: [Badge]()) { badges, badge in
         if !badges.contains(where: { $0.text == badge.text }) { badges.append(badge) }
       }
@@ -203,11 +210,11 @@ struct AccountPageController: Controller {
 
   // MARK: Rows
 
-  private static func row(_ entitlement: Entitlement, state: Badge?, because: String?)
+  private static func row(_ entitlement: Entitlement, state: Badge, because: String?)
     -> some Sendable
   {
     (
-      name: entitlement.name, state: state ?? Badge(entitlement), because: because,
+      name: entitlement.name, state: state, because: because,
       until: entitlement.accessEndsAt.map(Moment.init),
       isEndless: entitlement.isActive && entitlement.accessEndsAt == nil,
       productID: entitlement.productID?.rawValue,

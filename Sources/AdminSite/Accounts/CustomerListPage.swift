@@ -24,7 +24,9 @@ struct CustomerListController: Controller {
     }
 
     /// Each entitlement with its state.
-    var tags: [Tag] { entitlements.map { ($0.name, Badge($0)) } }
+    func tags(_ ended: EndedCharges) -> [Tag] {
+      entitlements.map { ($0.name, ended.badge(of: $0)) }
+    }
 
     var productNames: String {
       Set(entitlements.compactMap(\.productID)).sorted().map(\.rawValue).joined(separator: ", ")
@@ -119,7 +121,8 @@ struct CustomerListController: Controller {
     return PageRenderer.response(
       (
         page: frame, action: AdminURL.customers, fields: form(filter),
-        total: try await total(filter), table: table(found),
+        total: try await total(filter),
+        table: table(found, try await ledger.endedCharges(of: found)),
         paging: part.paging(shown: found.count, next: isAtEnd ? nil : cursor)
       ), "customers")
   }
@@ -179,19 +182,23 @@ struct CustomerListController: Controller {
         options: options(Filter.states, filter.state) { state in
           let words = state.replacing("_", with: " ")
           return state == "none"
-            ? "No entitlement" : words.prefix(1).uppercased() + words.dropFirst()
+            ? "No entitlement"
+            // The entitlements have more exact badges.
+            : state == Entitlement.State.revoked.rawValue
+              ? "Refunded, moved or revoked" : words.prefix(1).uppercased() + words.dropFirst()
         }),
       FormField(
-        id: "product", name: "product_id", label: "Product", isSelect: true,
+        id: "product", name: "product_id", label: "Product with entitlement", isSelect: true,
         options: options(
-          catalogue.products.map(\.id.rawValue), filter.product?.rawValue, { $0 })),
+          catalogue.products.filter { !$0.entitlements.isEmpty }.map(\.id.rawValue),
+          filter.product?.rawValue, { $0 })),
       FormField(
         id: "since", name: "since", label: "First seen since", isInput: true, type: "date",
         value: filter.since.map { String($0.description.prefix(10)) } ?? ""),
     ]
   }
 
-  private func table(_ customers: [Customer]) -> DataTable {
+  private func table(_ customers: [Customer], _ ended: EndedCharges) -> DataTable {
     DataTable(
       caption: "Customers",
       columns: ["Account", "Entitlements", "Access until", "Products", "First seen"].map {
@@ -203,7 +210,8 @@ struct CustomerListController: Controller {
             text: customer.account.id, href: AdminURL.account(customer.account.id),
             isHeading: true, isCode: true, note: customer.name),
           DataCell(
-            text: "", note: customer.entitlements.isEmpty ? "none" : nil, tags: customer.tags),
+            text: "", note: customer.entitlements.isEmpty ? "none" : nil, tags: customer.tags(ended)
+          ),
           DataCell(customer.entitlements.compactMap(\.accessEndsAt).max()),
           DataCell(text: customer.productNames),
           DataCell(customer.account.createdAt),
@@ -260,6 +268,13 @@ extension CustomerListController.Customer {
         entitlement.accessEndsAt?.description, entitlement.endedBecause?.rawValue,
       ]
     }
+  }
+}
+
+extension Ledger {
+  func endedCharges(of customers: [CustomerListController.Customer]) async throws -> EndedCharges {
+    try await EndedCharges(
+      of: customers.flatMap(\.entitlements).filter { $0.state == .revoked }, in: self)
   }
 }
 

@@ -29,7 +29,7 @@ struct MergeController: ActionController {
       return sent.done(
         "“\(account.id)” was merged into this account.\(rest)", then: AdminURL.account(into))
     } catch let error as LedgerError {
-      throw Problem.invalid(TextField.into.name, "can't be used: \(error.description)")
+      throw Problem(.invalidRequest, error.description, field: TextField.into.name)
     }
   }
 
@@ -72,7 +72,7 @@ struct ErasureController: ActionController {
 
   func perform(_ sent: SentForm, on account: Account) async throws -> Response {
     guard sent.fields["typed_account_id"] == ExactText(account.id) else {
-      throw Problem.invalid("typed_account_id", "must be exactly the account ID")
+      throw Problem(.invalidRequest, "This is not the account ID.", field: "typed_account_id")
     }
     let administrator = try sent.context.actingAdministrator()
     guard sent.isConfirmed else {

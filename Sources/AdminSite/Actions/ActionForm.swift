@@ -56,18 +56,18 @@ extension ActionController where Subject == Account {
 
 /// A form for an administrator action: filled in first, then confirmed.
 struct ActionForm: Sendable {
-  let title: String
+  var title: String
   /// The path the form is posted to.
   let action: String
   let lead: String
-  let properties: [Property]
+  var properties: [Property]
   /// The fields before the reason, if one is asked for; none in the confirmation, where they are hidden.
   var fields: [FormField] = []
   /// Folded, unless one of them is used.
   var rareFields: [FormField] = []
   var rareTitle = ""
   var asksReason = true
-  let buttonLabel: String
+  var buttonLabel: String
   var isDanger = false
   /// The response is a file; the browser stays on the form.
   var isFile = false
@@ -99,7 +99,7 @@ struct ActionForm: Sendable {
       field.isChecked = field.isCheckbox && context.admin.form[field.name] != nil
       field.options = field.options.map { ($0.value, $0.label, $0.value == field.value) }
       if let problem, problem.field == field.name {
-        field.fault = problem.detail.replacing("`", with: "")
+        field.fault = problem.detail(naming: field.label)
       }
       return field
     }
@@ -107,8 +107,8 @@ struct ActionForm: Sendable {
     form.rareFields = rareFields.map(shown)
     form.fault =
       (form.fields + form.rareFields).contains { $0.fault != nil }
-      ? "Nothing was changed. Fix the highlighted fields."
-      : problem.map { "Nothing was changed. \($0.detail.replacing("`", with: ""))" }
+      ? "Nothing was changed. Fix the highlighted field."
+      : problem.map { "Nothing was changed. \($0.detail(naming: ""))" }
     return try await form.response(pages, context, status: problem?.status ?? .ok)
   }
 
@@ -147,6 +147,11 @@ struct SentForm: Sendable {
         fields[field.name].map { (field.name, $0.rawValue) }
       } + [("confirmed", "yes")]
     (form.fields, form.rareFields) = ([], [])
+    form.title = "Confirm: \(form.title.prefix(1).lowercased())\(form.title.dropFirst())"
+    form.buttonLabel = "Confirm \(form.buttonLabel.lowercased())"
+    if form.asksReason, let reason = fields[TextField.reason.name] {
+      form.properties.append(Property("Reason", reason.rawValue))
+    }
     form.consequences = consequences
     form.warnings = warnings
     return try await form.response(pages, context)
@@ -163,6 +168,15 @@ struct SentForm: Sendable {
   func done(_ message: String, link: PageLink? = nil, then path: String) -> Response {
     PageRenderer.done(
       Flash(message: message, tone: Tone.good, link: link), then: path, request, context)
+  }
+}
+
+extension Problem {
+  /// The detail with the field's label instead of its name.
+  func detail(naming label: String) -> String {
+    let text =
+      field.map { label.isEmpty ? detail : detail.replacing("`\($0)`", with: label) } ?? detail
+    return text.replacing("`", with: "")
   }
 }
 

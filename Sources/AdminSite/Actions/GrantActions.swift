@@ -82,8 +82,10 @@ struct GrantController: ActionController {
     let name = try fields.entered(field)
     let isKnown = catalogue.products.contains { $0.entitlements.contains(ExactText(name)) }
     guard isKnown || fields["unknown"] != nil else {
-      throw Problem.invalid(
-        field.name, "no product grants “\(name)”: check the spelling, or tick the box below")
+      throw Problem(
+        .invalidRequest,
+        "No product grants “\(name)”: check the spelling, or tick the box below.",
+        field: field.name)
     }
     return name
   }

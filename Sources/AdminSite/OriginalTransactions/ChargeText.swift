@@ -4,9 +4,12 @@ import LedgerStorage
 import Subscriptions
 
 extension Badge {
+  /// The state of a charge after its Family Sharing ended.
+  static let noLongerShared = Badge(text: "No longer shared", tone: Tone.bad)
+
   init(_ charge: Charge, end: Timestamp?, at now: Timestamp) {
     if let revocation = charge.revocation, revocation.at <= now {
-      self.init(text: revocation.isRefund ? "Refunded" : "No longer shared", tone: Tone.bad)
+      self = revocation.isRefund ? Badge(text: "Refunded", tone: Tone.bad) : .noLongerShared
     } else if let supersededAt = charge.supersededAt, supersededAt <= now {
       self.init(text: "Upgraded", tone: Tone.quiet)
     } else if let end, end <= now {
@@ -68,9 +71,11 @@ extension Badge {
 }
 
 enum Price {
-  /// Apple's price, else the catalogue's for a period without an offer.
+  /// Apple's price, else the catalogue's for a period without an offer; the buyer paid for a shared
+  /// charge.
   static func text(of report: ChargeReport) -> String {
     let transaction = report.transaction
+    guard transaction.ownershipType != .familyShared else { return "no price (shared)" }
     guard let currency = transaction.currency, let amount = transaction.priceMilliunits else {
       guard let listed = report.product?.priceMilliunits, transaction.periodType == .normal else {
         return "price unknown"
@@ -143,10 +148,16 @@ struct SourceText: Sendable {
 
   func fact(_ event: ChargeEvent, anchor: String? = nil) -> FactRow {
     let (entry, source) = (event.entry, event.source)
+    // Such a transaction looks like one that was never refunded.
+    let sentence =
+      notification(of: source)?.type == "REFUND_REVERSED"
+      ? event.sentence.replacing(
+        "Apple reported transaction", with: "Apple reversed the refund of transaction")
+      : event.sentence
     let submitter = submitter(of: source)
     let isMessage = [.notification, .poll].contains(source.kind)
     return FactRow(
-      anchor: anchor, at: Moment(entry.recordedAt), sentence: event.sentence.withTimesForPeople,
+      anchor: anchor, at: Moment(entry.recordedAt), sentence: sentence.withTimesForPeople,
       source: source.kind.title, symbol: source.kind.symbol, sourceDetail: detail(of: source),
       sourceID: submitter ?? (isMessage ? nil : source.id),
       messageID: isMessage ? source.id : nil,
@@ -174,10 +185,14 @@ struct SourceText: Sendable {
     source.id.flatMap(UUID.init(uuidString:)).flatMap { submitters[$0] }
   }
 
+  private func notification(of source: EntrySource) -> NotificationSummary? {
+    source.kind == .notification ? source.id.flatMap { notifications[ExactText($0)] } : nil
+  }
+
   private func detail(of source: EntrySource) -> String? {
     switch source.kind {
     case .notification:
-      source.id.flatMap { notifications[ExactText($0)] }.map {
+      notification(of: source).map {
         [$0.type, $0.subtype].compactMap(\.self).joined(separator: " ")
       }.flatMap { $0.isEmpty ? nil : $0 }
     case .receipt: "receipt"

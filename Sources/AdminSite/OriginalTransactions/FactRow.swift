@@ -49,6 +49,8 @@ struct FactRow: Sendable {
 
   /// The ``rank`` of events of a loss.
   static let lossRank = 5
+  /// The ``rank`` of changes of owner.
+  static let ownerRank = 4
 }
 
 extension FactRow {
@@ -73,9 +75,16 @@ extension [FactRow] {
     }
     var rows: [FactRow] = []
     for group in groups {
-      let first = group.indices.max { group[$0].rank < group[$1].rank } ?? 0
+      let loss = group.lazy.compactMap(\.loss).first
+      // A loss without a cause of its own follows from a change of owner, if there was one.
+      let most =
+        loss == nil && group.contains { $0.rank == FactRow.ownerRank }
+        ? FactRow.ownerRank : FactRow.lossRank
+      let first =
+        group.indices.filter { group[$0].rank <= most }
+        .max { group[$0].rank < group[$1].rank } ?? 0
       var row = group[first]
-      if row.rank == FactRow.lossRank, let loss = group.lazy.compactMap(\.loss).first {
+      if row.rank == FactRow.lossRank, let loss {
         let ended = group.compactMap(\.endedEntitlement).map { "“\($0)”" }
         row.sentence =
           loss + (ended.isEmpty ? "." : "; access to \(ended.joined(separator: " and ")) ended.")
@@ -126,7 +135,8 @@ extension LedgerEntry.Content {
   /// See ``FactRow/rank``.
   var rank: Int {
     switch self {
-    case .ownership(let change): [.corrected, .placed].contains(change.action) ? 4 : 2
+    case .ownership(let change):
+      [.corrected, .placed].contains(change.action) ? FactRow.ownerRank : 2
     case .evidence(.transaction): 3
     case .evidence, .action: 0
     }

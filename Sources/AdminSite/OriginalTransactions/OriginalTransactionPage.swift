@@ -106,7 +106,7 @@ struct OriginalTransactionPageController: Controller {
       aliases: charge.aliases.map(\.transactionID.rawValue),
       transferHref: charge.id.href(form: "transfer"),
       transferLabel: isLatest ? "Transfer subscription…" : "Transfer charge…",
-      releaseHref: charge.id.href(form: "release")
+      releaseHref: recorded.decision.owner == nil ? nil : charge.id.href(form: "release")
     )
   }
 

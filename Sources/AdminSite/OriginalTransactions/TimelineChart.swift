@@ -291,11 +291,12 @@ extension TimelineChart.Period {
       // A consumable is used up at once, so it is a point.
       from: charge.date, until: report.productType == .consumable ? charge.date : end,
       endedAt: [charge.revocation?.at, charge.supersededAt].compactMap(\.self).min(),
-      refundedAt: charge.revocation?.at, isTrial: report.transaction.periodType == .trial,
+      refundedAt: charge.revocation.flatMap { $0.isRefund ? $0.at : nil },
+      isTrial: report.transaction.periodType == .trial,
       productID: charge.productID.rawValue, owner: owner,
       text: charge.date.dayName + (end.map { " to \($0.dayName)" } ?? "")
         + ": \(charge.productID)\(name), \(Price.text(of: report))"
-        + (charge.revocation == nil ? "" : ", refunded"),
+        + (charge.revocation.map { $0.isRefund ? ", refunded" : ", no longer shared" } ?? ""),
       href: href)
   }
 }

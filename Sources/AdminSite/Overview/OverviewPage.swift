@@ -16,6 +16,7 @@ struct OverviewPageController: Controller {
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
     if !answers.working.isEmpty { frame.refreshSeconds = ReportPageController.refreshSeconds }
     let customers = try await CustomerListController(api: api).latest(5)
+    let ended = try await ledger.endedCharges(of: customers)
     let weeks = ReportRequest(
       .active, query: "bucket=week", at: answers.tables[.active]?.asOf ?? pages.now())
     let charts =
@@ -31,7 +32,7 @@ struct OverviewPageController: Controller {
           (
             at: Moment(customer.account.createdAt), id: customer.account.id,
             href: AdminURL.account(customer.account.id), name: customer.name,
-            tags: customer.tags
+            tags: customer.tags(ended)
           )
         }, customersHref: AdminURL.customers,
         recentActions: answers.recentActions, actionsHref: AdminURL.report(Report.audit.name)
@@ -65,6 +66,8 @@ struct Tile: Sendable {
   /// One of ``Tone``.
   var changeTone: String?
   var note: String?
+  /// The page behind the note, if it is another one.
+  var noteHref: String?
   /// The report behind the number.
   var href: String
   var sparkline: Sparkline?

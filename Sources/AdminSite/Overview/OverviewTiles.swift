@@ -263,12 +263,14 @@ extension OverviewAnswers {
     // Anyone can post to the endpoint, so refused posts are counted apart.
     let refused = counted(["notifications_refused"]).number
     let posts = refused > 0 ? ", \(Count.text(Int(refused), "invalid post")) refused" : ""
+    var notifications = flow(
+      .intakeFailures, "Rejected notifications", "notifications_rejected",
+      "notifications_unbelievable", note: "last 7 days" + posts)
+    if refused > 0 { notifications.noteHref = AdminURL.rejected }
     return [
       flow(
         .intakeFailures, "Rejected receipts", "submissions_rejected", href: AdminURL.rejected),
-      flow(
-        .intakeFailures, "Rejected notifications", "notifications_rejected",
-        "notifications_unbelievable", note: "last 7 days" + posts),
+      notifications,
       flow(
         .intakeFailures, "Missed notifications", "notifications_missed",
         href: items("notifications_missed")),

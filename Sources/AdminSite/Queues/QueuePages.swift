@@ -269,7 +269,7 @@ extension AdminContext {
       throw Problem.invalid("do", "must be \(action)")
     }
     let items = form.all("item").map(\.rawValue)
-    guard !items.isEmpty else { throw Problem.invalid("item", "is missing: select a row") }
+    guard !items.isEmpty else { throw Problem(.invalidRequest, "Select a row.", field: "item") }
     guard items.count <= PagePart.most else {
       throw Problem.invalid("item", "may occur at most \(PagePart.most) times")
     }
@@ -302,7 +302,7 @@ extension DataTable {
         Self.row("Submission", $0.code, status: $0.appleStatus, count: $0.count, lastAt: $0.lastAt)
       }
         + refusals.sorted { ($0.count, $0.0) > ($1.count, $1.0) }.map {
-          Self.row("Notification", $0.0, count: $0.count, lastAt: $0.lastAt)
+          Self.row("Invalid post", $0.0, count: $0.count, lastAt: $0.lastAt)
         },
       emptyText: "No rejections.")
   }

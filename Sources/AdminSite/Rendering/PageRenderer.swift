@@ -113,6 +113,7 @@ extension PageRenderer {
   private static let files: [(name: String, bytes: [UInt8])] = [
     ("account", PackageResources.account_mustache),
     ("account-charge", PackageResources.account_charge_mustache),
+    ("account-submission", PackageResources.account_submission_mustache),
     ("account-subscription", PackageResources.account_subscription_mustache),
     ("action-note", PackageResources.action_note_mustache),
     ("action", PackageResources.action_mustache),
@@ -220,7 +221,8 @@ struct AdminAnswers: RouterMiddleware, Controller {
   private func page(_ problem: Problem, of request: Request, _ context: APIContext) -> Response {
     let detail =
       problem.code == .notFound
-      ? "There is no such page." : problem.detail.replacing("`", with: "")
+      ? "There is no such page."
+      : problem.detail(naming: problem.field.map(EnumText.sentence) ?? "")
     let next = Self.next(after: problem, of: request, context)
     var response = PageRenderer.response(
       (
@@ -258,6 +260,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
         "Search above by the beginning of an account's ID, label or email, or by a complete "
           + "transaction or order ID.", start
       )
+    case 405: return ("This address can't be opened like a page.", start)
     case 409:
       return ("Nothing was changed. Somebody may have been faster: look at the state first.", start)
     case 503: return ("Reload the page in a few seconds.", [overview])

@@ -62,10 +62,17 @@ extension DataTable {
       rows: rates.filter(kind.includes).map { rate in
         DataRow(cells: [
           DataCell(text: rate.label, isHeading: true), DataCell(text: rate.value, isNumber: true),
-          DataCell(text: rate.validFrom),
+          DataCell(text: rate.firstDayName),
         ])
       },
       emptyText: emptyText)
+  }
+}
+
+extension Rate {
+  /// For example `1 Jan 2026`.
+  fileprivate var firstDayName: String {
+    Timestamp(rfc3339: "\(validFrom)T00:00:00Z")?.dayName ?? validFrom
   }
 }
 
@@ -92,7 +99,8 @@ struct RateFormController: ActionController {
     }
     try await ledger.rates.set(rate, by: try sent.context.actingAdministrator(), at: now())
     return sent.done(
-      "\(rate.label): \(rate.value) from \(rate.validFrom).", then: AdminURL.rates)
+      "\(rate.label): \(rate.value)\(kind == .commission ? "%" : "") from \(rate.firstDayName).",
+      then: AdminURL.rates)
   }
 
   func form(for kind: RateKind) -> ActionForm {

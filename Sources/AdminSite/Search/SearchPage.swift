@@ -37,8 +37,12 @@ struct SearchController: Controller {
     frame.searchText = query ?? ""
     return PageRenderer.response(
       (
-        page: frame, query: query, hits: hits, note: note,
-        found: hits.isEmpty ? nil : "\(Count.text(hits.count, "result")) for “\(query ?? "")”.",
+        page: frame, query: query, hits: Array(hits.prefix(Self.mostAccounts)), note: note,
+        found: hits.isEmpty
+          ? nil
+          : hits.count > Self.mostAccounts
+            ? "First \(Self.mostAccounts) results for “\(query ?? "")”; refine the search."
+            : "\(Count.text(hits.count, "result")) for “\(query ?? "")”.",
         isWithoutHits: query != nil && hits.isEmpty
       ), "search")
   }
@@ -48,14 +52,18 @@ struct SearchController: Controller {
   private func accounts(beginningWith text: String) async throws -> [Hit] {
     guard (try? TextField.accountID.checked(text)) != nil else { return [] }
     return try await hits(
-      ledger.accounts.accounts(beginningWith: text, limit: Self.mostAccounts))
+      ledger.accounts.accounts(beginningWith: text, limit: Self.mostAccounts + 1))
   }
 
   private func hits(_ accounts: [Account]) async throws -> [Hit] {
     guard !accounts.isEmpty else { return [] }
     let held = try await entitlements.entitlements(of: accounts.map(\.id), now: now())
-    return zip(accounts, held).map { account, held in
-      let customer = CustomerListController.Customer(account: account, entitlements: held)
+    let customers = zip(accounts, held).map {
+      CustomerListController.Customer(account: $0, entitlements: $1)
+    }
+    let ended = try await ledger.endedCharges(of: customers)
+    return customers.map { customer in
+      let account = customer.account
       let details = [
         customer.name, customer.productNames, customer.access,
         "first seen \(account.createdAt.dayName)",
@@ -64,7 +72,7 @@ struct SearchController: Controller {
       return (
         kind: "Account", title: account.id, href: AdminURL.account(account.id),
         detail: details.compactMap(\.self).filter { !$0.isEmpty }.joined(separator: " · "),
-        tags: held.isEmpty ? [("", none)] : customer.tags
+        tags: customer.entitlements.isEmpty ? [("", none)] : customer.tags(ended)
       )
     }
   }

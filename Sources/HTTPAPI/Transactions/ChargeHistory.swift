@@ -101,8 +101,10 @@ private struct Sentence {
     case .action(.claim(let claim)):
       "\(quoted(claim.account)) submitted transaction \(claim.transaction.transactionID)."
     case .action(.ownerOverride(let ownerOverride)):
-      "An administrator assigned transaction \(ownerOverride.transaction.transactionID) to "
-        + "\(ownerOverride.account.map(quoted) ?? "no account")."
+      ownerOverride.account.map {
+        "An administrator assigned transaction \(ownerOverride.transaction.transactionID) to "
+          + "\(quoted($0))."
+      } ?? "An administrator released transaction \(ownerOverride.transaction.transactionID)."
     case .action(.importedOverride(let ownerOverride)):
       "An import assigned everything bought on \(ownerOverride.line) until \(ownerOverride.boughtUntil) to "
         + "\(quoted(ownerOverride.account))."
@@ -154,6 +156,9 @@ private struct Sentence {
       }
     guard change.changesOwner, let previous = change.previousOwner else {
       return "\(action). \(because)"
+    }
+    if change.action == .placed, change.decision.owner == nil {
+      return "An administrator released it from \(quoted(previous))."
     }
     guard change.action == .corrected else {
       return "\(action); previous owner: \(quoted(previous)). \(because)"

@@ -260,6 +260,88 @@ struct AccessCauseTests {
     }
   }
 
+  @Test func `the end of Family Sharing is no refund, and a shared charge has no price`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      let price: JSONValue = [
+        "type": "auto_renewable", "entitlements": ["premium"], "period": "P1M",
+        "price_milliunits": 9990, "currency": "USD",
+      ]
+      _ = try await api.call(.put, "/v1/products/monthly", price, as: .admin)
+      var shared = Self.month
+      shared.isFamilyShared = true
+      try await api.claim(shared, Self.on, by: "yusuf", on: 0.1)
+      shared.revokedOn = 5
+      try await api.deliver(Notice("REVOKE", nil, shared, on: 5.1))
+      _ = try await api.call(.put, "/v1/accounts/yusra")
+      var browser = try await AdminBrowser.loggedIn(api)
+      let badge = #"premium <span class="badge bad">No longer shared</span>"#
+      for path in ["/admin", "/admin/accounts", AdminURL.search("yus")] {
+        #expect(try await browser.get(path).contains(badge), "\(path)")
+      }
+      #expect(try await badgesAndHistory("yusuf", &browser).badges == ["No longer shared"])
+      let page = try await browser.get("/admin/accounts/yusuf")
+      #expect(page.contains("no price (shared)") && !page.contains("(catalogue)"))
+      #expect(page.contains(", no longer shared") && !page.contains("mark-refund\"><title>"))
+      let original = try await browser.get("/admin/original-transactions/1000")
+      #expect(!original.contains("mark-refund\"><title>"))
+    }
+  }
+
+  @Test func `a charge that was released is not called moved, and is released once`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.claim(Self.month, Self.on, by: "walter", on: 0.1)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let line = "/admin/original-transactions/1000"
+      #expect(try await browser.get(line).contains("Release…"))
+      api.live(until: 1)
+      let path = "/v1/transactions/1/owner?reason=r"
+      #expect(try await api.call(.delete, path, as: .admin).status == 200)
+      browser = try await AdminBrowser.loggedIn(api)
+      let (badges, history) = try await badgesAndHistory("walter", &browser)
+      #expect(badges == ["Released"])
+      // It is the row itself, not one of its details.
+      #expect(history.contains(/<\/time>\n<div><p>An administrator released it from/))
+      let words = history.replacing(/<[^>]*>/, with: "")
+      #expect(
+        words.contains(
+          "An administrator released it from “walter”. Original transaction 1000."), "\(words)")
+      let original = try await browser.get(line)
+      #expect(original.contains("An administrator released transaction 1."))
+      #expect(!original.contains("Release…"))
+    }
+  }
+
+  @Test func `the history tells what auto-renew became, and that a refund was reversed`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.claim(Self.month, Self.on, by: "edith", on: 0.1)
+      for (day, future) in [
+        (1.0, Future(isOn: false, end: 30)), (2, Future(isOn: true, next: "yearly", end: 30)),
+      ] {
+        try await api.deliver(
+          Notice("DID_CHANGE_RENEWAL_STATUS", nil, Self.month, future, on: day))
+      }
+      var refunded = Self.month
+      refunded.revokedOn = 5
+      try await api.deliver(Notice("REFUND", nil, refunded, on: 5.1))
+      try await api.deliver(Notice("REFUND_REVERSED", nil, Self.month, on: 6))
+      var browser = try await AdminBrowser.loggedIn(api)
+      let history = try await badgesAndHistory("edith", &browser).history
+        .replacing(/<[^>]*>/, with: "")
+      for text in [
+        "Renewal status changed: auto-renew is off.", "Renewal status changed: renews as yearly.",
+        "Apple reversed the refund of transaction 1: a purchase of monthly",
+      ] { #expect(history.contains(text), "\(text)") }
+    }
+  }
+
   @Test func `a loss and its cause are one sentence`() {
     let at = Moment(storyDay(5))
     let line = OriginalTransactionKey(.production, OriginalTransactionID("1"))

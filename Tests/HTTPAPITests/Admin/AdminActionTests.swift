@@ -187,6 +187,10 @@ struct AdminActionTests {
       #expect(unknown.contains("No account with this ID."))
       #expect(unknown.contains(#"value="carl""#))
       #expect(try await browser.post(path, [("account_id", "ben")]).status == 400)
+      // The fault has the field's label, and the field is marked.
+      let empty = try await browser.post(path, [("account_id", ""), ("reason", "x")])
+      #expect(empty.contains(#"id="account-id-fault">New owner is missing.<"#))
+      #expect(empty.contains(#"name="account_id" aria-invalid="true""#))
 
       let fields = [("account_id", "ben"), ("reason", "She bought it for him.")]
       let shown = try await browser.post(path, fields)
@@ -194,6 +198,9 @@ struct AdminActionTests {
       #expect(shown.contains("(owner: “anna”) will be assigned to “ben”."))
       #expect(shown.contains("“anna” loses “premium”"))
       #expect(shown.contains(#"name="confirmed" value="yes""#))
+      #expect(shown.contains("<h1>Confirm: transfer subscription</h1>"))
+      #expect(shown.contains(">Confirm transfer</button>"))
+      #expect(shown.contains("<dt>Reason</dt><dd>She bought it for him."))
       #expect(try await actions(api).isEmpty)
 
       let done = try await browser.post(path, fields + [("confirmed", "yes")])
@@ -287,7 +294,7 @@ struct AdminActionTests {
         let other = ("other_entitlement", name.1)
         let refused = try await ask(name.0, other)
         #expect(refused.status == 400)
-        #expect(refused.contains("check the spelling"))
+        #expect(refused.contains(">No product grants “premum”: check the spelling"))
         #expect(try await ask(name.0, other, ("unknown", "true")).contains("gets “premum”"))
       }
       let fields = [
@@ -347,6 +354,8 @@ struct AdminActionTests {
       for into in ["ben", "no such account"] {
         let refused = try await browser.post(path, [("into", into), ("reason", "r")])
         #expect(refused.status == 400, "\(into)")
+        #expect(
+          into != "ben" || refused.contains(">Account ben can&#39;t be merged into itself.<"))
       }
       _ = try await api.call(.put, "/v1/accounts/carl")
       let fields = [("into", "carl"), ("reason", "Logged in.")]
@@ -370,7 +379,7 @@ struct AdminActionTests {
       #expect(try await browser.get(path).contains("Erase"))
       let wrong = try await browser.post(
         path, [("typed_account_id", "Anna"), ("reason", "Asked."), ("confirmed", "yes")])
-      #expect(wrong.status == 400)
+      #expect(wrong.status == 400 && wrong.contains(">This is not the account ID.<"))
       let fields = [("typed_account_id", "anna"), ("reason", "Anna asked.")]
       #expect(try await browser.post(path, fields).contains("This cannot be undone."))
       #expect(try await browser.get("/admin/accounts/anna").status == 200)

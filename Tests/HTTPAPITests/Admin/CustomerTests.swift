@@ -71,6 +71,16 @@ struct CustomerTests {
     }
   }
 
+  @Test func `a search that finds too many says so`() async throws {
+    try await TestAPI.run { api in
+      for number in 1...51 { _ = try await api.call(.put, "/v1/accounts/guest-\(number)") }
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get(AdminURL.search("guest"))
+      #expect(page.contains("First 50 results for “guest”; refine the search."))
+      #expect(page.text.matches(of: /<strong class="code">/).count == 50)
+    }
+  }
+
   @Test func `names are replaced one by one, shown, and erased with the person`() async throws {
     try await TestAPI.run { api in
       try await name(api)
@@ -132,6 +142,11 @@ struct CustomerTests {
           String($0.1)
         }
       }
+      // Only what grants an entitlement can be found by it.
+      _ = try await api.call(.put, "/v1/products/coins", ["type": "consumable"], as: .admin)
+      let form = try await browser.get("/admin/accounts")
+      #expect(form.contains(">monthly</option>") && !form.contains(">coins</option>"))
+      #expect(form.contains(">Refunded, moved or revoked</option>"))
       let all = try await listed("")
       #expect(all.first == "new")
       #expect(Set(all) == Set(Self.names.map(\.id) + ["new"]))

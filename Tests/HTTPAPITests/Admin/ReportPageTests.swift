@@ -158,7 +158,10 @@ struct ReportPageTests {
         #expect(tile.contains(words), "\(label)")
         #expect(try await get(href, &browser).status == 200, "\(label)")
       }
-      #expect(overview.contains("last 7 days, 40 invalid posts refused"))
+      #expect(
+        overview.contains(
+          #"<a href="/admin/rejected">last 7 days, 40 invalid posts refused</a>"#))
+      #expect(try await get("/admin/rejected", &browser).contains(">Invalid post<"))
       #expect(overview.contains("Rejected receipts per week: from 0 to 0, between 0 and 1"))
       let missed = try await get(
         "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",

@@ -246,6 +246,10 @@ struct SetupPageTests {
     }
     try await TestAPI.run(choices: TestAPI.Choices(installation: installation)) { api in
       var browser = try await AdminBrowser.loggedIn(api)
+      // The overview knows of no check.
+      #expect(
+        try await browser.get("/admin").contains(
+          #"No open items in the queues. <a href="/admin/health">Health</a>"#))
       let page = try await browser.get("/admin/health")
       for text in [
         "1.2.3", "It &lt;works&gt;.", "Check &amp; retry.", ">shop<", ">desk<", ">ops<",

@@ -19,9 +19,12 @@ struct RatesPageTests {
       let forms = [
         (
           "exchange", [("currency", "USD"), ("reporting_currency", "EUR"), ("value", "0.92")],
-          "USD in EUR: 0.92 from 2026-01-31."
+          "USD in EUR: 0.92 from 31 Jan 2026."
         ),
-        ("commission", [("product_id", ""), ("value", "15")], "all products: 15 from 2026-01-31."),
+        (
+          "commission", [("product_id", ""), ("value", "15")],
+          "all products: 15% from 31 Jan 2026."
+        ),
       ]
       for (form, fields, message) in forms {
         #expect(try await browser.get("/admin/rates/\(form)").status == 200)
@@ -41,7 +44,7 @@ struct RatesPageTests {
           ("valid_from", "2026-01-31"), ("reason", "As agreed."),
         ])
       #expect(wrong.status == 400)
-      #expect(wrong.contains("must be a positive number, such as 0.92"))
+      #expect(wrong.contains(">Rate must be a positive number, such as 0.92.<"))
     }
   }
 

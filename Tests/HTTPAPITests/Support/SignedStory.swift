@@ -51,6 +51,7 @@ struct Payment: Sendable {
       ("inAppOwnershipType", isFamilyShared ? "FAMILY_SHARED" : "PURCHASED"),
       ("signedDate", .integer(storyDay(day).milliseconds)),
       ("revocationDate", revokedOn.map { .integer(storyDay($0).milliseconds) }),
+      ("revocationType", revokedOn != nil && isFamilyShared ? "FAMILY_REVOKE" : nil),
       ("revocationReason", revokedOn == nil ? nil : 0), ("isUpgraded", isUpgraded ? true : nil),
       ("environment", .string(environment)), ("transactionReason", reason.map { .string($0) }),
     ]
