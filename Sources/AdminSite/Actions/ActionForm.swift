@@ -61,12 +61,11 @@ struct ActionForm: Sendable {
   let action: String
   let lead: String
   var properties: [Property]
-  /// The fields before the reason, if one is asked for; none in the confirmation, where they are hidden.
+  /// The fields before the reason; none in the confirmation, where they are hidden.
   var fields: [FormField] = []
   /// Folded, unless one of them is used.
   var rareFields: [FormField] = []
   var rareTitle = ""
-  var asksReason = true
   var buttonLabel: String
   var isDanger = false
   /// The response is a file; the browser stays on the form.
@@ -85,7 +84,7 @@ struct ActionForm: Sendable {
     hint: "Saved in the audit log with your name.")
 
   fileprivate var allFields: [FormField] {
-    fields + rareFields + (asksReason ? [Self.reason] : [])
+    fields + rareFields + [Self.reason]
   }
 
   /// Shows the fields, with the error if the form was sent before.
@@ -103,7 +102,7 @@ struct ActionForm: Sendable {
       }
       return field
     }
-    form.fields = (fields + (asksReason ? [Self.reason] : [])).map(shown)
+    form.fields = (fields + [Self.reason]).map(shown)
     form.rareFields = rareFields.map(shown)
     form.fault =
       (form.fields + form.rareFields).contains { $0.fault != nil }
