@@ -148,7 +148,7 @@ struct SentForm: Sendable {
     (form.fields, form.rareFields) = ([], [])
     form.title = "Confirm: \(form.title.prefix(1).lowercased())\(form.title.dropFirst())"
     form.buttonLabel = "Confirm \(form.buttonLabel.lowercased())"
-    if form.asksReason, let reason = fields[TextField.reason.name] {
+    if let reason = fields[TextField.reason.name] {
       form.properties.append(Property("Reason", reason.rawValue))
     }
     form.consequences = consequences
