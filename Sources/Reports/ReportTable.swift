@@ -50,7 +50,7 @@ package struct ReportTable: Hashable, Sendable {
   package let asOf: Timestamp
   package let columns: [ReportColumn]
   /// Each with a value for each column.
-  package let rows: [[ReportValue]]
+  package var rows: [[ReportValue]]
   package let isCutShort: Bool
   /// The currency into which amounts were to be converted.
   package var reportingCurrency: String?

@@ -285,9 +285,17 @@ extension ChartData {
       }
   }
 
+  /// Whether no finished bucket has a number, so that the sums are those of the others.
+  var isAllUnfinished: Bool {
+    series.allSatisfy { series in
+      series.values.enumerated().allSatisfy { ($1 ?? 0) == 0 || unfinished.contains($0) }
+    }
+  }
+
   /// The sum of the finished buckets; nil if none is known.
   private func sum(_ values: [Int64?]) -> Int64? {
-    values.enumerated().filter { !unfinished.contains($0.offset) }.compactMap(\.element)
+    values.enumerated().filter { isAllUnfinished || !unfinished.contains($0.offset) }
+      .compactMap(\.element)
       .reduce(nil) { ($0 ?? 0) + ChartScale.clamped($1) }
   }
 

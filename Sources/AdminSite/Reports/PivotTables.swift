@@ -64,7 +64,11 @@ extension DataTable {
             + Array(repeating: DataCell(text: "", isNumber: true), count: count - shares.count))
       },
       emptyText: "No cohorts yet.",
-      note: "The last month of each cohort has not ended: it is shown without colour.")
+      note: "The last month of each cohort has not ended: it is shown without colour."
+        + (request.choices.product == nil
+          ? ""
+          : " Customers who changed to this product later are retained, but are not in the size: a "
+            + "share can be above 100%."))
   }
 
   /// A triangle of amounts per subscription by cohort and month, with a row for each cohort.
@@ -192,7 +196,7 @@ extension DataTable {
       periodsOf: table, currency.map { "\(title), \($0)" } ?? title, currency: currency,
       columns: segments.map {
         (DataColumn(label: $0.name, isNumber: true, identifier: $0.identifier), $0.has)
-      } + [(DataColumn(label: "Total", isNumber: true), { _ in true })], of: request)
+      } + [(DataColumn(label: "Total", isNumber: true), \.isOfMeasure)], of: request)
   }
 
   /// The report's measure, of different rows in each column; below it the sums of the periods that have
@@ -206,7 +210,8 @@ extension DataTable {
     let records = Dictionary(
       grouping: table.records.filter { currency == nil || $0["currency"]?.text == currency }
     ) { $0.periodStart ?? "" }
-    let periods = ReportPeriods(table, of: request).all.filter { records[$0.from] != nil }
+    let all = ReportPeriods(table, of: request).all
+    let periods = all.filter { records[$0.from] != nil }
     func number(_ rows: [ReportRow]) -> DataCell {
       let sum = measure?.sum(of: rows) ?? 0
       return DataCell(text: unit.number(sum), isNumber: true, isNil: sum == 0)
@@ -241,7 +246,7 @@ extension DataTable {
         cells: [
           DataCell(
             text: isStock ? "Latest" : "Total", isHeading: true,
-            note: complete.count < periods.count ? "of complete periods" : nil)
+            note: all.contains(where: \.isUnfinished) ? "of complete periods" : nil)
         ] + columns.map { column in number(counted.filter(column.has)) }, rowClass: "total"))
   }
 }
@@ -255,6 +260,6 @@ extension DataCell {
     }
     self.init(
       text: "\(share / 10).\(share % 10)%", href: href, isNumber: true,
-      heat: isUnfinished ? nil : Int(share / 100))
+      heat: isUnfinished ? nil : Int(min(max(share / 100, 0), 10)))
   }
 }

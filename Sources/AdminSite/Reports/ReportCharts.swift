@@ -88,18 +88,19 @@ struct ReportCharts: Sendable {
         ))
     }
     let unfinished = periods.all.last { $0.isUnfinished }
-    return ChartData(
+    var data = ChartData(
       id: id, title: currency.map { "\(chart.title), \($0)" } ?? chart.title,
       unit: currency.map { .money(currency: $0) } ?? .count,
       buckets: periods.all.map { (at: Timestamp($0.range.first), label: $0.range.text) },
       series: series, net: net, losses: losses(of: series.map(\.name)),
       unfinished: Set(periods.all.indices.filter { periods.all[$0].isUnfinished }),
-      note: unfinished.flatMap { period in
-        request.range.map { range in
-          "Through \(DayRange(first: range.last, last: range.last).text). \(period.range.text) so far "
-            + (chart.isStock ? "is hatched." : "is hatched and not in the totals.")
-        }
-      }, sumsUp: !chart.isStock)
+      sumsUp: !chart.isStock)
+    if let unfinished, let last = request.range?.last {
+      data.note =
+        "Through \(DayRange(first: last, last: last).text). \(unfinished.range.text) so far is hatched"
+        + (chart.isStock || data.isAllUnfinished ? "." : " and not in the totals.")
+    }
+    return data
   }
 
   private func losses(of names: [String]) -> Set<String> {
@@ -250,7 +251,9 @@ struct ReportSegments: Sendable {
     let identifier: String?
     fileprivate let values: Set<String?>
 
-    func has(_ row: ReportRow) -> Bool { values.contains(row["segment"]?.text) }
+    func has(_ row: ReportRow) -> Bool {
+      row.isOfMeasure && values.contains(row["segment"]?.text)
+    }
   }
 
   let all: [Segment]
@@ -259,7 +262,7 @@ struct ReportSegments: Sendable {
   private static let most = 6
 
   init(_ table: ReportTable, of request: ReportRequest) {
-    let sizes = Dictionary(grouping: table.records) { $0["segment"]?.text }
+    let sizes = Dictionary(grouping: table.records.filter(\.isOfMeasure)) { $0["segment"]?.text }
       .mapValues { (table.report.measure?.sum(of: $0) ?? 0).magnitude }
     let sorted = sizes.sorted { ($1.value, $0.key ?? "") < ($0.value, $1.key ?? "") }.map(\.key)
     let named = sorted.count > Self.most ? Self.most - 1 : sorted.count
@@ -349,6 +352,9 @@ struct ReportPeriods: Sendable {
 }
 
 extension ReportRow {
+  /// Whether a split adds it up: renewals that moved and shared subscriptions are no further charges.
+  var isOfMeasure: Bool { table.report != .ownership || self["measure"]?.text == "decided" }
+
   /// The first day that the row counts.
   var periodStart: String? { (self["from_day"] ?? self["day"])?.text }
 }

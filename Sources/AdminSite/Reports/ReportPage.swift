@@ -179,8 +179,15 @@ struct ReportPageController: Controller {
     let (report, cell) = (asked.report, found.cell)
     let label = report.columns.first { $0.name == cell.column }?.label(in: report) ?? cell.column
     let choices = cell.choices.query(of: report)
-    // The only number is that of the actions.
-    let title = report == .audit ? report.label : "\(report.label): \(label)"
+    // A count is of what its row names.
+    let kind =
+      cell.column != "number"
+      ? label
+      : ["state", "measure"].lazy.compactMap { name in
+        cell.row[name]?.map { EnumText.label($0, in: name) }
+      }.first
+    let title = kind.map { "\(report.label): \($0)" } ?? report.label
+    let entries = Count.text(Int(found.count), "entry", "entries")
     var frame = try await pages.frame(title, at: AdminURL.reports, context)
     frame.trail = [
       Self.allReports,
@@ -222,7 +229,8 @@ struct ReportPageController: Controller {
     return PageRenderer.response(
       (
         page: frame, number: found.sum.words,
-        sentence: "The sum of \(Count.text(Int(found.count), "entry", "entries")) below.",
+        sentence: found.sum == .number(found.count)
+          ? "\(entries)." : "The sum of \(entries) below.",
         properties: [Property("Period", asked.range?.text ?? asked.rangeText)] + row + shared
           + chosen,
         table: report == .audit

@@ -173,8 +173,10 @@ extension ReportRequest {
   /// The name of the page's own parameter, which the report does not have.
   static let compare = "compare"
 
-  /// Whether a period before can be compared with the range.
-  var isComparable: Bool { report.usualBucket != nil && !report.hasCohorts }
+  /// Whether a period before can be compared with the range; segments are not compared.
+  var isComparable: Bool {
+    report.usualBucket != nil && !report.hasCohorts && choices.by == nil
+  }
 
   var comparesPrevious: Bool {
     isComparable && fields[Self.compare]?.rawValue == "true"

@@ -37,7 +37,8 @@ extension ReportRequest {
     case .lifetimeValue where choices.by != nil && !table.isCutShort:
       var folded = DataTable(table, of: self, caption: "LTV: all numbers by \(splitName)")
       folded.isFolded = true
-      return ReportCharts(table: table, request: self).pictures.map(\.table) + [folded]
+      let curves = ReportCharts(table: table, request: self).pictures.map(\.table)
+      return zip(curves, table.records.currencies).map { $0.naming(currency: $1) } + [folded]
     case .lifetimeValue where !table.isCutShort && !table.rows.isEmpty:
       return table.records.currencies.flatMap { currency in
         [
@@ -98,11 +99,12 @@ extension ReportRequest {
     case .unclaimed where !table.isCutShort:
       return [("Waiting for an account", false), ("Ended before they were first seen", true)]
         .compactMap { caption, wasOver in
+          // Each with a total of its own.
+          let part = table.part { $0["was_over"] == .flag(wasOver) }
+          if wasOver, part.rows.isEmpty { return nil }
           var shown = DataTable(
-            table, of: self, caption: caption, columns: { $0.name != "was_over" },
-            rows: { $0["was_over"] == .flag(wasOver) })
+            part, of: self, caption: caption, columns: { $0.name != "was_over" })
           shown.emptyText = "None."
-          if wasOver, shown.rows.isEmpty { return nil }
           if wasOver {
             shown.note =
               "The history that comes with a first receipt: nobody is going to claim it, and nothing is "
@@ -155,7 +157,9 @@ extension DataTable {
         && (name != "renews_as" || records.contains { $0[name]?.text != $0["product_id"]?.text })
         && (name != "currency" || !hasMoney)
         && (values.isEmpty || values.contains { $0 != .none })
-        && (!Self.rare.contains(name) || values.contains { $0.integer != 0 })
+        && (!Self.isRare(table.columns[place], in: table.report)
+          || values.contains { $0.integer != 0 }
+          || previous?.records.contains { $0.integer(name) != 0 } == true)
         && (name != "from_day" || request.bucket != nil)
     }.sorted {
       (Self.rank(table.columns[$0], in: table.report), $0)
@@ -198,15 +202,21 @@ extension DataTable {
         : nil)
     rows += ReportTotals.rows(table, columns, previous: previous, of: request)
     let currencies = records.currencies
-    // Once, instead of in each cell.
     if hasMoney, currencies.count == 1, let currency = currencies.first {
       self.caption += ", \(currency)"
-      for row in rows.indices {
-        for place in columns.indices where columns[place].kind == .money {
-          rows[row].cells[place].text.replace(" \(currency)", with: "")
-        }
+      self = naming(currency: currency)
+    }
+  }
+
+  /// The table with its amounts in the currency that its caption names, instead of in each cell.
+  fileprivate func naming(currency: String) -> DataTable {
+    var table = self
+    for row in rows.indices {
+      for place in rows[row].cells.indices where rows[row].cells[place].isNumber {
+        table.rows[row].cells[place].text.replace(" \(currency)", with: "")
       }
     }
+    return table
   }
 
   /// The items of a number with links: the date, the account and the amount first.
@@ -221,7 +231,8 @@ extension DataTable {
       let isAlike = Set(items.rows.map { $0[place] }).count < 2
       return !common.contains(items.columns[place])
         && items.rows.contains { ![.none, .text("")].contains($0[place]) }
-        && (name != "currency" || !items.columns.contains { $0.name == "amount_milliunits" })
+        && (name != "currency"
+          || !items.columns.contains { ["amount_milliunits", "mrr_twelfths"].contains($0.name) })
         // The heading says what all items have in common.
         && name != "from_day" && !(name == "origin_at" && items.startAtOnce)
         && !(isAlike && ["measure", "number", "day"].contains(name))
@@ -239,7 +250,7 @@ extension DataTable {
             let (column, value) = (items.columns[place], items.rows[index][place])
             var cell = DataCell(value, of: column, in: items.report)
             cell.isHeading = place == places.first
-            if column.name == "mrr_twelfths", let twelfths = Int64(value.words),
+            if column.name == "mrr_twelfths", let twelfths = value.integer,
               let currency = items.value("currency", inRow: index)?.text
             {
               cell.text = ChartUnit.money(currency: currency).text(twelfths / 12)
@@ -261,18 +272,23 @@ extension DataTable {
       emptyText: "No items.")
   }
 
-  /// Columns that are left out if all of their numbers are 0.
-  private static let rare: Set<String> = [
-    "from_catalogue_milliunits", "currency_changed_milliunits", "exchange_milliunits",
-    "family_shared",
-  ]
+  /// Whether a column is left out if all of its numbers are 0.
+  private static func isRare(_ column: ReportColumn, in report: Report) -> Bool {
+    let rare = [
+      "from_catalogue_milliunits", "currency_changed_milliunits", "exchange_milliunits",
+      "family_shared",
+    ]
+    return rare.contains(column.name)
+      // The causes.
+      || report == .churn && column.kind == .number
+        && !["active_at_start", "churned"].contains(column.name)
+  }
 
   /// The place of a report's column: on a phone, the first few are seen.
   private static func rank(_ column: ReportColumn, in report: Report) -> Int {
     let first: [String] =
       switch report {
       case .churn: ["from_day", "segment", "active_at_start", "churned", "churn_rate"]
-      case .renewalsDue: ["day", "product_id", "amount_milliunits"]
       case .unclaimed: ["product_id", "amount_milliunits", "number", "age"]
       default: []
       }
@@ -325,7 +341,8 @@ extension DataCell {
     let label = value.label(in: meaning ?? column.name, of: report)
     self.init(
       text: label.text, isNumber: column.isNumber,
-      isCode: column.kind == .text && column.name.hasSuffix("_id"), identifier: label.identifier)
+      isCode: column.kind == .text && (column.name.hasSuffix("_id") || column.name == "renews_as"),
+      identifier: label.identifier)
   }
 
   mutating func take(_ period: ReportPeriods.Period) {
@@ -334,18 +351,21 @@ extension DataCell {
     identifier = "\(period.range.first.text) – \(period.range.last.text)"
   }
 
-  /// Shows a share with the two numbers that it is made of.
+  /// Shows a share of those whose outcome is known, with the two numbers that it is made of.
   mutating func take(_ share: Report.Share, _ number: (String) -> Int64?) {
-    guard let part = number(share.part), let whole = number(share.whole),
-      let exact = ReportValue.hundredthsOfPercent(of: part, in: whole)
-    else { return }
+    guard let part = number(share.part), let whole = number(share.whole), whole > 0 else { return }
     let open =
       share.settled.isEmpty ? 0 : share.settled.reduce(whole) { $0 - (number($1) ?? 0) }
     // While all are open there is no rate.
-    text = open == whole ? "" : ChartUnit.share.text(exact)
+    text =
+      ReportValue.hundredthsOfPercent(of: part, in: whole - open).map(ChartUnit.share.text) ?? ""
     note =
-      "\(ChartUnit.count.text(part)) of \(ChartUnit.count.text(whole))"
-      + (open > 0 ? ", \(ChartUnit.count.text(open)) open" : "")
+      open < whole
+      ? "\(ChartUnit.count.text(part)) of \(ChartUnit.count.text(whole - open))" : nil
+    if open > 0 {
+      let text = ChartUnit.count.text(open)
+      note = note.map { "\($0) settled, \(text) open" } ?? "\(text) open"
+    }
   }
 }
 
@@ -367,6 +387,13 @@ extension Sequence<ReportRow> {
 
 extension ReportTable {
   var records: [ReportRow] { rows.indices.map { ReportRow(table: self, index: $0) } }
+
+  /// Some of the rows.
+  fileprivate func part(_ isListed: (ReportRow) -> Bool) -> ReportTable {
+    var part = self
+    part.rows = records.filter(isListed).map { rows[$0.index] }
+    return part
+  }
 
   /// The columns, such as the storefront, in which all of several items have one value.
   var commonColumns: [ReportColumn] {

@@ -29,7 +29,12 @@ struct ReportTotals: Sendable {
     of request: ReportRequest
   ) -> [DataRow] {
     guard !table.isCutShort, table.report != .intake, !table.report.hasCohorts else { return [] }
-    let totals = ReportTotals(table, of: request, before: nil)
+    var totals = ReportTotals(table, of: request, before: nil)
+    // All that there is, such as today's actions.
+    let isSoFar = previous == nil && totals.rows.isEmpty
+    if isSoFar, let last = request.range?.last {
+      totals = ReportTotals(table, of: request, before: last.adding(days: 1))
+    }
     let numbers = columns.map(totals.number)
     guard totals.rows.count > 1 || previous != nil, numbers.contains(where: { $0 != nil }) else {
       return []
@@ -40,16 +45,17 @@ struct ReportTotals: Sendable {
     let hasStock = columns.contains { table.report.isStock($0.name) }
     var rows = [
       totals.row(
-        hasStock ? "Total or latest" : "Total", hasUnfinished ? "of complete periods" : nil, columns
-      )
+        hasStock ? "Total or latest" : "Total",
+        isSoFar ? "so far" : hasUnfinished ? "of complete periods" : nil, columns)
     ]
     guard let previous, !previous.isCutShort, let range = request.previousRange,
       let bucket = request.bucket
     else { return rows }
-    let before = ReportTotals(
-      previous, of: request,
-      before: hasUnfinished ? range.last.start(of: bucket) : range.last.adding(days: 1))
-    rows.append(before.row("Previous period", range.text, columns))
+    // As many periods as have ended.
+    let end = hasUnfinished ? range.last.start(of: bucket) : range.last.adding(days: 1)
+    let before = ReportTotals(previous, of: request, before: end)
+    let compared = DayRange(first: range.first, last: end.adding(days: -1))
+    rows.append(before.row("Previous period", compared.text, columns))
     rows.append(
       DataRow(
         cells: zip(columns, numbers).enumerated().map { place, pair in

@@ -118,8 +118,9 @@ struct ChartPictureTests {
     #expect(picture.bars.count == 5)
     // Gains are cool and losses warm.
     #expect(picture.legend.map(\.seriesClass) == ["series-1", "series-7", "series-net"])
+    // While all are unfinished, the sums are those so far.
     data.unfinished = [0, 1, 2]
-    #expect(Chart(stacksOf: data).legend.map(\.value) == [nil, nil, nil])
+    #expect(Chart(stacksOf: data).legend.map(\.value) == ["9", "−7", "2"])
   }
 
   @Test(
@@ -214,6 +215,20 @@ struct ChartPictureTests {
     // December has not ended.
     #expect(table.rows[0].cells.map(\.heat) == [nil, nil, 10, 6, nil])
     #expect(table.rows[1].cells.map(\.heat) == [nil, nil, 10, nil, nil])
+    // Of a product that customers change to and from.
+    let product = DataTable(
+      cohortsOf: ReportTable(
+        report: .retention, asOf: report.asOf, columns: columns,
+        rows: [(2, "2026-10-31"), (3, "2026-11-30"), (0, "2026-11-30")].enumerated().map {
+          [
+            .date("2026-10-01"), .number(Int64($0)), .date($1.1), .number(2), .number($1.0),
+          ]
+        }, isCutShort: false),
+      of: ReportRequest(.retention, query: "product=month", at: report.asOf))
+    #expect(product.rows[0].cells.map(\.text) == ["Oct 2026", "2", "100.0%", "150.0%", "0.0%"])
+    #expect(product.rows[0].cells.map(\.heat) == [nil, nil, 10, 10, 0])
+    #expect(product.note?.contains("a share can be above 100%") == true)
+    #expect(table.note?.contains("100%") == false)
     // A cohort's share counts as much as the cohort is large.
     let curve = ReportCharts(
       table: report, request: ReportRequest(.retention, query: nil, at: report.asOf)

@@ -390,6 +390,14 @@ struct ReportPageTests {
       let request = ReportRequest(.churn, query: nil, at: api.api.now())
       let page = try await get(request.href(cell), &browser)
       #expect(page.contains("/admin/original-transactions/s4?environment=production"))
+      #expect(page.contains("<p class=\"lead\">1 entry.</p>"))
+      let state = try ReportCell(
+        of: .subscriptions, try Self.choices(.subscriptions), column: "number",
+        row: ["state": "in_billing_retry"])
+      #expect(
+        try await get(
+          ReportRequest(.subscriptions, query: nil, at: api.api.now()).href(state), &browser
+        ).contains(">Subscriptions by state: Billing retry</h1>"))
       let file = try await browser.get(request.href(cell) + "&format=csv")
       #expect(file.text.contains("s4"))
       #expect(file.text.split(separator: "\r\n").count == 2)

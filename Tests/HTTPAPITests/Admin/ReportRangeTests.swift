@@ -51,6 +51,7 @@ struct ReportRangeTests {
       (.active, "time_zone=Pacific%2FKiritimati", "1 May 2025 – 16 Apr 2026, by month, "
         + "Pacific/Kiritimati", "1 May 2024 – 30 Apr 2025"),
       (.audit, "", "17 Mar – 15 Apr 2026, by day, UTC", "15 Feb – 16 Mar 2026"),
+      (.active, "by=product", "1 May 2025 – 15 Apr 2026, by month, UTC", nil),
       (.intake, "days=7", "9–15 Apr 2026, UTC", nil),
       (.retention, "", "Customers who started May 2025 – Apr 2026, UTC", nil),
       (.renewalsDue, "days=7", "The next 7 days, as of 15 Apr 2026, 12:00 UTC", nil),
@@ -114,7 +115,7 @@ struct ReportRangeTests {
       table.rows.map(\.rowClass) == [nil, nil, "unfinished", "total", "total", "total"])
     #expect(
       table.rows.map { $0.cells[0].note }
-        == [nil, nil, "so far", "of complete periods", "1 Nov 2025 – 31 Jan 2026", nil])
+        == [nil, nil, "so far", "of complete periods", "1 Nov – 31 Dec 2025", nil])
   }
 
   @Test func `the report's own flag marks an unfinished period`() {

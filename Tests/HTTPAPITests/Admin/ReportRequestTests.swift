@@ -56,6 +56,22 @@ struct ReportRequestTests {
     #expect(items([("month", "USA"), ("year", "USA")], isCutShort: true).commonColumns.isEmpty)
   }
 
+  @Test func `an item's part of the MRR is an amount`() {
+    let table = DataTable(
+      ReportTable(
+        report: .mrr, asOf: Self.now,
+        columns: [
+          ReportColumn("account_id", .text), ReportColumn("mrr_twelfths", .number),
+          ReportColumn("currency", .text),
+        ],
+        rows: [
+          [.text("anna"), .number(-59_880), .text("USD")],
+          [.text("ben"), .number(12_000_000), .text("JPY")],
+        ], isCutShort: false), caption: "", environment: .production)
+    #expect(table.columns.map(\.label) == ["Account", "MRR"])
+    #expect(table.rows.map { $0.cells[1].text } == ["−4.99 USD", "1,000 JPY"])
+  }
+
   @Test(arguments: [
     ("poll_status", "sandbox/2", AdminURL.originalTransaction("2", environment: "sandbox")),
     (
@@ -245,6 +261,12 @@ struct ReportChartTests {
         ["Apr 2026", "7,000", "6,000", "5,000", "4,000", "300", "300", "22,600"],
         ["Total", "210", "180", "150", "120", "9", "9", "678"],
       ])
+    // April has no row of its own, and is not in the total either.
+    let ended = ReportTable(
+      report: .churn, asOf: Self.now, columns: table.columns, rows: Array(table.rows.dropLast(7)),
+      isCutShort: false)
+    #expect(
+      request.tables(ended, previous: nil)[0].rows.last?.cells[0].note == "of complete periods")
     // A sum of several numbers has no items.
     #expect(
       tables[0].rows[0].cells.map { $0.href != nil }
@@ -264,11 +286,103 @@ struct ReportChartTests {
       return DataTable(table, of: Self.request(table)).rows[0].cells.last
     }
     #expect(rate(2, 0, 0)?.text == "")
-    #expect(rate(2, 0, 0)?.note == "0 of 2, 2 open")
-    #expect(rate(4, 1, 2)?.text == "25.00%")
-    #expect(rate(4, 1, 2)?.note == "1 of 4, 1 open")
+    #expect(rate(2, 0, 0)?.note == "2 open")
+    #expect(rate(4, 1, 2)?.text == "33.33%")
+    #expect(rate(4, 1, 2)?.note == "1 of 3 settled, 1 open")
     #expect(rate(2, 0, 2)?.text == "0.00%")
     #expect(rate(2, 0, 2)?.note == "0 of 2")
+  }
+
+  private static func table(
+    _ report: Report, _ columns: [(String, ReportColumn.Kind)], _ rows: [[ReportValue]]
+  ) -> ReportTable {
+    ReportTable(
+      report: report, asOf: now, columns: columns.map { ReportColumn($0.0, $0.1) }, rows: rows,
+      isCutShort: false)
+  }
+
+  @Test func `each table of unclaimed charges has its own total`() {
+    func tables(_ rows: (wasOver: Bool, product: String)...) -> [DataTable] {
+      let table = Self.table(
+        .unclaimed, [("was_over", .flag), ("product_id", .text), ("number", .number)],
+        rows.map { [.flag($0.wasOver), .text($0.product), .number(1)] })
+      return Self.request(table).tables(table, previous: nil)
+    }
+    let waiting = tables((false, "a"), (false, "b"))
+    #expect(waiting.map(\.caption) == ["Waiting for an account"])
+    let both = tables((false, "a"), (false, "b"), (true, "a"), (true, "b"), (true, "c"))
+    #expect(both.map { $0.rows.last?.cells.last?.text } == ["2", "3"])
+  }
+
+  @Test func `while nothing has ended, all is counted`() {
+    let table = Self.table(
+      .audit, [("from_day", .date), ("action", .text), ("number", .number)],
+      [
+        [.date("2026-04-15"), .text("grant"), .number(1)],
+        [.date("2026-04-15"), .text("set_commission"), .number(2)],
+      ])
+    let request = Self.request(table)
+    let chart = ReportCharts(table: table, request: request).pictures[0]
+    #expect(chart.legend.map(\.value) == ["1", "2"])
+    #expect(chart.note?.hasSuffix("so far is hatched.") == true)
+    let total = request.tables(table, previous: nil)[0].rows.last?.cells
+    #expect(total?.map(\.text) == ["Total", "", "3"])
+    #expect(total?.first?.note == "so far")
+  }
+
+  @Test func `a split of charges has no charge twice`() {
+    let columns: [(String, ReportColumn.Kind)] = [
+      ("from_day", .date), ("to_day", .date), ("segment", .text), ("measure", .text),
+      ("rule", .text), ("number", .number),
+    ]
+    let table = Self.table(
+      .ownership, columns,
+      [("decided", "a", 5), ("moved", "a", 2), ("shared", "b", 9), ("decided", "b", 3)].map {
+        [
+          .date("2026-04-01"), .date("2026-04-01"), .text($0.1), .text($0.0), .text("submitter"),
+          .number($0.2),
+        ]
+      })
+    let request = Self.request(table, "by=product")
+    let shown = request.tables(table, previous: nil)[0]
+    #expect(shown.rows.map { $0.cells.map(\.text) } == [["1 Apr 2026", "5", "3", "8"]])
+    #expect(
+      ReportCharts(table: table, request: request).pictures[0].legend.map(\.value) == ["5", "3"])
+  }
+
+  @Test func `columns are in the order in which they are read, without causes that there are not`()
+  {
+    let churn = Self.table(
+      .churn,
+      [
+        ("from_day", .date), ("to_day", .date), ("active_at_start", .number),
+        ("voluntary", .number), ("involuntary", .number), ("churned", .number),
+      ],
+      [[.date("2026-03-01"), .date("2026-03-31"), .number(5), .number(0), .number(0), .number(0)]])
+    #expect(
+      DataTable(churn, of: Self.request(churn)).columns.map(\.label)
+        == ["Period", "Active at start", "Churned"])
+    let before = Self.table(
+      .churn, churn.columns.map { ($0.name, $0.kind) },
+      [[.date("2026-02-01"), .date("2026-02-28"), .number(5), .number(1), .number(0), .number(1)]])
+    #expect(
+      DataTable(churn, of: Self.request(churn, "compare=true"), previous: before).columns
+        .map(\.label) == ["Period", "Active at start", "Churned", "Voluntary"])
+    let due = Self.table(
+      .renewalsDue,
+      [
+        ("day", .date), ("product_id", .text), ("renews_as", .text), ("currency", .text),
+        ("number", .number), ("amount_milliunits", .money), ("from_catalogue_milliunits", .money),
+      ],
+      [
+        [
+          .date("2026-04-16"), .text("a"), .text("b"), .text("EUR"), .number(1),
+          .money(milliunits: 1000, currency: "EUR"), .money(milliunits: 0, currency: "EUR"),
+        ]
+      ])
+    #expect(
+      DataTable(due, of: Self.request(due)).columns.map(\.label)
+        == ["Day", "Product", "Renews as", "Count", "Amount"])
   }
 
   @Test func `a curve counts the cohorts that have come so far, while there are enough of them`() {
@@ -407,6 +521,9 @@ struct ReportChartTests {
       ])
     #expect(
       DataTable(of: "ltv_milliunits", "LTV", in: table, currency: "USD", of: request).rows.isEmpty)
+    let split = Self.request(table, "by=product").tables(table, previous: nil)
+    #expect(split[0].caption.hasSuffix(", EUR"))
+    #expect(split[0].rows.map { $0.cells.last?.text } == ["5.00", "7.00"])
     let curve = ReportCharts(table: table, request: request).pictures
     #expect(
       curve.map { texts($0) } == [
