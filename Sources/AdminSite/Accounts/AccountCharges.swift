@@ -172,9 +172,11 @@ struct AccountCharges: Sendable {
     owned.all.first { shown[$0.id]?.isLatest ?? false }?.id.href(form: "transfer")
   }
 
-  /// The refunded charges of the account.
+  /// The refunded charges of the account; none while not all charges are loaded.
   private var refunds: [(charge: Charge, at: Timestamp)] {
-    owned.all.compactMap { shown[$0.id]?.report.charge }.compactMap { charge in
+    let charges = owned.all.compactMap { shown[$0.id]?.report.charge }
+    guard charges.count == owned.all.count else { return [] }
+    return charges.compactMap { charge in
       charge.revocation.flatMap { $0.isRefund ? (charge, $0.at) : nil }
     }
   }
@@ -191,26 +193,6 @@ struct AccountCharges: Sendable {
     return refunds.count > 1
       ? "\(Count.text(refunds.count, "charge")) were refunded; the latest, \(name)."
       : "\(name)."
-  }
-
-  /// What the owned charges cost, refunded ones left out, by currency; nil if not all are known.
-  var paid: String? {
-    let reports = owned.all.compactMap { shown[$0.id]?.report }
-    guard !reports.isEmpty, reports.count == owned.all.count else { return nil }
-    var sums: [String: Int64] = [:]
-    for report in reports
-    where !(report.charge.revocation?.isRefund ?? false)
-      && report.transaction.ownershipType != .familyShared
-    {
-      guard let currency = report.transaction.currency,
-        let price = report.transaction.priceMilliunits, report.transaction.quantity == 1
-      else { return nil }
-      sums[currency, default: 0] += price
-    }
-    return sums.isEmpty
-      ? nil
-      : sums.sorted { $0.key < $1.key }.map { Price.text($0.value, currency: $0.key) }
-        .joined(separator: ", ") + " paid, less refunds"
   }
 
   /// The charge that fulfils an order, or nil if the account does not own it.

@@ -46,7 +46,7 @@ struct AccountPageController: Controller {
       on: account.key, grants.map(\.grant.id))
     let summary = [
       account.label, account.email, "First seen \(account.createdAt.dayName)",
-      Count.text(charges.owned.all.count, "charge"), charges.paid,
+      Count.text(charges.owned.all.count, "charge"),
     ]
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id

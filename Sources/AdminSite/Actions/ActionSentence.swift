@@ -19,9 +19,10 @@ extension ReportRow {
     func count(_ name: String, _ one: String) -> String {
       data?[name]?.integer.map { Count.text(Int($0), one) } ?? "\(one)s"
     }
-    func rate(_ verb: String) -> [TextPiece] {
-      let value = data?["value"]?.string.map { " to \($0)" } ?? ""
-      let day = data?["valid_from"]?.string.map { " from \($0)" } ?? ""
+    func rate(_ verb: String, _ unit: String = "") -> [TextPiece] {
+      let value = data?["value"]?.string.map { " to \($0)\(unit)" } ?? ""
+      let first = data?["valid_from"]?.string.flatMap { CalendarDate(iso8601: $0) }
+      let day = first.map { " from \(Timestamp($0).dayName)" } ?? ""
       return plain(verb) + [(self["subject"]?.text ?? "", AdminURL.rates)] + plain(value + day)
     }
     let sentence: [TextPiece] =
@@ -48,7 +49,7 @@ extension ReportRow {
       case .retryJobs: plain("retried \(count("jobs", "failed job"))")
       case .verifySubmissions: plain("had \(count("submissions", "receipt")) verified again")
       case .setExchangeRate: rate("set the exchange rate of ")
-      case .setCommission: rate("set Apple's commission on ")
+      case .setCommission: rate("set Apple's commission on ", "%")
       case .setProduct:
         plain("saved the product ") + [(subject.text, AdminURL.product(subject.text))]
       case nil: plain("\(action.replacing("_", with: " ")) ") + [subject]

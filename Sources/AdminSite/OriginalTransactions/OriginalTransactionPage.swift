@@ -152,7 +152,7 @@ struct OriginalTransactionPageController: Controller {
     let isSubscription = latest?.isSubscription ?? false
     let owner =
       account.map { "\(isSubscription ? "Renewals belong" : "It belongs") to \($0)." }
-      ?? "No account owns it."
+      ?? (isSubscription ? "Renewals belong to no account." : "No account owns it.")
     let product = current?.productID ?? summary.latest?.productID
     let end = latest.flatMap {
       ChargeReport(of: $0.id, in: original, catalogue: catalogue)?.end(in: catalogue)

@@ -52,7 +52,7 @@ struct ReportPageController: Controller {
     if asked.faults.isEmpty {
       // At the same time. The money of refunds is compared with all that was charged.
       async let before = outcome(report, previous)
-      let choices = report == .refunds ? asked.choices : nil
+      let choices = report == .refunds && asked.choices.by == nil ? asked.choices : nil
       async let revenue = outcome(.revenue, choices)
       for outcome in [await outcome(report, asked.choices), await before, await revenue] {
         switch outcome {
@@ -156,7 +156,7 @@ struct ReportPageController: Controller {
           try await api.reports.definitions()[report] ?? report.summary
         ).pieces,
         notes: asked.notes(at: pages.now()) + [table?.unconvertedNote].compactMap(\.self),
-        faults: asked.faultTexts, advice: table.flatMap(Self.advice),
+        faults: asked.faultTexts, advice: table.flatMap { Self.advice($0, asked.choices) },
         action: AdminURL.report(report.name),
         range: isRight ? asked.rangeText : nil,
         previousRange: asked.previousRange?.text, presets: isRight ? asked.presets : [],
@@ -243,10 +243,14 @@ struct ReportPageController: Controller {
 }
 
 extension ReportPageController {
-  /// What is to be done about unclaimed charges; nil for other reports.
-  private static func advice(_ table: ReportTable) -> (state: String, text: String, href: String?)?
+  /// What is to be done about unclaimed charges; nil for other reports, a part of the charges, or an
+  /// earlier moment.
+  private static func advice(_ table: ReportTable, _ choices: ReportChoices)
+    -> (state: String, text: String, href: String?)?
   {
-    guard table.report == .unclaimed, !table.isCutShort else { return nil }
+    guard table.report == .unclaimed, !table.isCutShort, choices.product == nil,
+      choices.knownAt == nil, choices.environment == .production
+    else { return nil }
     let waiting = table.records.filter { $0["was_over"] == .flag(false) }
     let number = waiting.reduce(0) { $0 + $1.integer("number") }
     guard number > 0 else {

@@ -118,7 +118,7 @@ extension ReportRequest {
 
   /// What part of the money charged in the periods that have ended was refunded, in each currency.
   private func refundedShares(_ table: ReportTable, _ revenue: ReportTable?) -> [String] {
-    guard let revenue, choices.by == nil else { return [] }
+    guard let revenue, !revenue.isCutShort, !table.isCutShort, choices.by == nil else { return [] }
     let refunded = ReportTotals.sums("refunded_milliunits", table, of: self)
     return ReportTotals.sums("charged_milliunits", revenue, of: self).sorted { $0.key < $1.key }
       .compactMap { currency, charged in

@@ -48,11 +48,14 @@ struct ReportTotals: Sendable {
         hasStock ? "Total or latest" : "Total",
         isSoFar ? "so far" : hasUnfinished ? "of complete periods" : nil, columns)
     ]
-    guard let previous, !previous.isCutShort, let range = request.previousRange,
-      let bucket = request.bucket
+    guard let previous, !previous.isCutShort, request.bucket != nil,
+      let range = request.previousRange
     else { return rows }
     // As many periods as have ended.
-    let end = hasUnfinished ? range.last.start(of: bucket) : range.last.adding(days: 1)
+    let (starts, count) = (request.starts(of: range), request.range.map(request.starts)?.count ?? 0)
+    let ended = hasUnfinished ? count - 1 : starts.count
+    guard ended > 0 else { return rows }
+    let end = ended < starts.count ? starts[ended] : range.last.adding(days: 1)
     let before = ReportTotals(previous, of: request, before: end)
     let compared = DayRange(first: range.first, last: end.adding(days: -1))
     rows.append(before.row("Previous period", compared.text, columns))

@@ -78,14 +78,14 @@ package struct ProductStore: LedgerStore {
             AccountChain.seal(product.id, validFrom: product.validFrom).statement,
             Job.schedule(.reconcile, runAt: product.validFrom, at: product.validFrom),
           ]
-          + [
-            administrator.map {
+          + (administrator.map {
+            [
               NewAdministratorAction(
                 action: .setProduct, subject: product.id.rawValue, administrator: $0,
                 data: NewAdministratorAction.data { $0.member("valid_from", product.validFrom) }
               ).insert(at: product.validFrom)
-            }
-          ].compactMap(\.self))
+            ]
+          } ?? []))
       return product
     }
   }

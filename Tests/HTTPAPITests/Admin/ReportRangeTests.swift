@@ -118,6 +118,24 @@ struct ReportRangeTests {
         == [nil, nil, "so far", "of complete periods", "1 Nov – 31 Dec 2025", nil])
   }
 
+  @Test(arguments: [
+    // No month has ended.
+    ("2026-04-01", nil), ("2026-04-10", nil),
+    // One has, in part: as of the first one before.
+    ("2026-03-10", "10–31 Jan 2026"),
+  ])
+  func `as many parts of periods are compared as have ended`(from: String, compared: String?) {
+    let asked = Self.request(.active, "from=\(from)&compare=true")
+    let april = ("2026-04-01", "2026-04-15", new: Int64(100), active: Int64(200))
+    let table = DataTable(
+      Self.months(
+        [("2026-03-10", "2026-03-31", 7, 12), april].filter { $0.0 >= from || $0.0 == "2026-04-01" }
+      ),
+      of: asked, previous: Self.months([("2026-01-10", "2026-01-31", 3, 8)]))
+    let row = table.rows.first { $0.cells[0].text == "Previous period" }
+    #expect(row?.cells[0].note == compared, "\(asked.previousRange?.text ?? "")")
+  }
+
   @Test func `the report's own flag marks an unfinished period`() {
     var table = Self.months([("2026-03-01", "2026-03-31", 7, 12)])
     table = ReportTable(
