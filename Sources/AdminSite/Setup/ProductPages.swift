@@ -223,7 +223,7 @@ struct ProductFormController: ActionController {
             TextField(name: "level", maximumLength: 5), "Level", product?.level.map(String.init),
             isHalf: true, hint: "The rank in the group; 1 is the highest."),
         ],
-      buttonLabel: product == nil ? "Add" : "Change",
+      buttonLabel: product == nil ? "Add product" : "Change product",
       subject: product.map {
         PageLink(label: $0.id.rawValue, href: AdminURL.product($0.id.rawValue))
       }
