@@ -6,6 +6,7 @@ import Subscriptions
 extension Badge {
   /// The state of a charge after its Family Sharing ended.
   static let noLongerShared = Badge(text: "No longer shared", tone: Tone.bad)
+  static let sandbox = Badge(text: "Sandbox", tone: Tone.quiet)
 
   init(_ charge: Charge, end: Timestamp?, at now: Timestamp) {
     if let revocation = charge.revocation, revocation.at <= now {

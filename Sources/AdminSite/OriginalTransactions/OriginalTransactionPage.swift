@@ -174,7 +174,7 @@ struct OriginalTransactionPageController: Controller {
     let names = [product?.rawValue, account ?? "unclaimed", line.originalTransactionID.rawValue]
     return (
       names.compactMap(\.self).joined(separator: " · "),
-      [badge, line.environment == .sandbox ? Badge(text: "Sandbox", tone: Tone.quiet) : nil]
+      [badge, line.environment == .sandbox ? .sandbox : nil]
         .compactMap(\.self),
       "\(current?.inWords ?? "No active entitlement.") \(owner)",
       current.map { Badge($0).tone } ?? (account == nil ? Tone.warning : Tone.quiet),

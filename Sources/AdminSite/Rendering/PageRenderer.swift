@@ -262,7 +262,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
       )
     case 405: return ("This address can't be opened like a page.", start)
     case 409:
-      return ("Nothing was changed. Somebody may have been faster: look at the state first.", start)
+      return ("Nothing was changed. The state may be another one by now: look at it first.", start)
     case 503: return ("Reload the page in a few seconds.", [overview])
     default:
       return (

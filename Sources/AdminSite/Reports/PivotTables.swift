@@ -9,7 +9,7 @@ enum CohortTable {
   }
 
   /// The rows of each month after the first one, as far as a quarter of the cohorts have come; those in
-  /// which nobody began are left out.
+  /// which no subscription began are left out.
   static func months(_ rows: [ReportRow]) -> [[ReportRow]] {
     let months = Dictionary(grouping: rows.filter { $0.integer("cohort_size") > 0 }) {
       $0.integer("period")

@@ -75,7 +75,7 @@ struct ReportCharts: Sendable {
     }
     var series = drawn.map { (name: $0.name, values: values($0, table, periods.all.map(\.from))) }
     let net = chart.net == nil ? nil : series.removeLast()
-    if let previous, chart.isStock, request.choices.by == nil, let first = drawn.first,
+    if let previous, chart.isStock, let first = drawn.first,
       let range = request.range, let before = request.previousRange
     {
       let starts = Dictionary(

@@ -107,7 +107,7 @@ extension ReportRequest {
           shown.emptyText = "None."
           if wasOver {
             shown.note =
-              "The history that comes with a first receipt: nobody is going to claim it, and nothing is "
+              "The history that comes with a first receipt: it will not be claimed, and nothing is "
               + "to be done."
           }
           return shown

@@ -195,7 +195,7 @@ struct SearchController: Controller {
   }
 
   private func sandboxTag(_ line: OriginalTransactionKey) -> [Tag] {
-    line.environment == .sandbox ? [("", Badge(text: "Sandbox", tone: Tone.quiet))] : []
+    line.environment == .sandbox ? [("", .sandbox)] : []
   }
 }
 

@@ -42,7 +42,7 @@ package struct ProductStore: LedgerStore {
   ///
   /// Entitlements and prices of recorded charges may change, so this schedules a reconciliation.
   ///
-  /// - Parameter administrator: Who is logged; nil logs nobody, for sample data.
+  /// - Parameter administrator: The author of the logged action; nil logs none, for sample data.
   package func describe(_ product: Product, by administrator: Administrator? = nil) async throws
     -> Product
   {
