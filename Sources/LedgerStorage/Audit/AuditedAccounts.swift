@@ -12,6 +12,36 @@ struct AccountEntry: Sendable {
   var row: String
   var body: String
   var hash: [UInt8]
+  /// The values of the body by column; empty if the row is gone or the body can't be read.
+  let columns: [String: JSONValue]
+  /// The ends of original transactions' chains that the entry names.
+  let heads: [(line: OriginalTransactionKey, number: Int, hash: String)]
+
+  private init(
+    account: AccountKey, number: Int, storedAt: Timestamp, kind: String, row: String, body: String,
+    hash: [UInt8]
+  ) {
+    (self.account, self.number, self.storedAt, self.hash) = (account, number, storedAt, hash)
+    (self.kind, self.row, self.body) = (kind, row, body)
+    var columns = Self.columns(of: body)
+    guard case .object(let heads) = columns.removeValue(forKey: "heads") else {
+      (self.columns, self.heads) = (columns, [])
+      return
+    }
+    self.columns = columns
+    self.heads = heads.compactMap { member in
+      let parts = member.value.string?.split(separator: ":") ?? []
+      guard let line = OriginalTransactionKey(subject: member.key.rawValue), parts.count == 2,
+        let number = Int(parts[0])
+      else { return nil }
+      return (line, number, String(parts[1]))
+    }
+  }
+
+  static func columns(of body: String) -> [String: JSONValue] {
+    guard case .object(let members) = try? JSONValue(parsing: body.utf8) else { return [:] }
+    return Dictionary(members.map { ($0.key.rawValue, $0.value) }) { first, _ in first }
+  }
 
   /// The columns that the hash covers, in order.
   var fields: [String] {
@@ -24,32 +54,7 @@ struct AccountEntry: Sendable {
       SELECT account_key, number, stored_at, kind, row_id, body, hash FROM tenure.account_entry
       WHERE account_key = ANY(\(accounts)) ORDER BY account_key, number
       """
-    ) { try $0.decode(into: AccountEntry.init) }
-  }
-
-  /// The body's members; empty if it can't be read.
-  private var members: [String: Any] {
-    let object = try? JSONSerialization.jsonObject(with: Data(body.utf8))
-    return object as? [String: Any] ?? [:]
-  }
-
-  /// The values of the body by column; empty if the row is gone or the body can't be read.
-  var columns: [String: String] {
-    members.filter { $0.key != "heads" }.mapValues { "\($0)" }
-  }
-
-  /// The ends of original transactions' chains that the entry names.
-  var heads: [(line: OriginalTransactionKey, number: Int, hash: String)] {
-    guard body.contains(#""heads""#), let heads = members["heads"] as? [String: String] else {
-      return []
-    }
-    return heads.compactMap { name, head in
-      let parts = head.split(separator: ":")
-      guard let line = OriginalTransactionKey(subject: name), parts.count == 2,
-        let number = Int(parts[0])
-      else { return nil }
-      return (line, number, String(parts[1]))
-    }
+    ) { try $0.decode(into: AccountEntry.init(account:number:storedAt:kind:row:body:hash:)) }
   }
 
   /// The columns that change during a row's life; the others never do.
@@ -78,6 +83,9 @@ private struct AccountTables: Sendable {
     let owner, id, body: String
   }
 
+  /// Rows by their owners.
+  typealias Rows = [AccountID: [Row]]
+
   struct Account {
     let key: AccountKey
     let id: String
@@ -89,8 +97,10 @@ private struct AccountTables: Sendable {
   var heads: [AccountKey: (number: Int, dates: [Timestamp?], hash: [UInt8]?)] = [:]
   var entries: [AccountKey: [AccountEntry]] = [:]
   var accounts: [AccountKey: Account] = [:]
-  /// By kind; a grant's owner is the account's ID, a delivery's is empty.
-  var rows: [String: [Row]] = [:]
+  /// By kind; a grant's owner is the account's ID, that of other rows the account's key.
+  var rows: [String: Rows] = [:]
+  /// The deliveries of charges that entries name, whoever owns them.
+  var deliveries: [String: String] = [:]
   /// The table `account`, by ID.
   var named: [AccountID: (key: AccountKey, token: UUID, mergedInto: AccountKey?)] = [:]
   var holders: [UUID: AccountKey] = [:]
@@ -100,6 +110,7 @@ private struct AccountTables: Sendable {
   var hashes: [OriginalTransactionKey: [Int: String]] = [:]
 
   init(of keys: [AccountKey], in transaction: Transaction) async throws {
+    func byOwner(_ rows: [Row]) -> Rows { Dictionary(grouping: rows) { AccountID($0.owner) } }
     func rows(_ view: String, _ owner: String, _ condition: SQL) -> Query<[Row]> {
       Query(
         """
@@ -136,8 +147,9 @@ private struct AccountTables: Sendable {
     self.entries = Dictionary(grouping: entries, by: \.account)
     for account in accounts { self.accounts[account.key] = account }
     self.rows = [
-      "account": first.0, "purchase_order": first.1, "submission": first.2,
-      "administrator_action": first.3, "product": first.4,
+      "account": byOwner(first.0), "purchase_order": byOwner(first.1),
+      "submission": byOwner(first.2), "administrator_action": byOwner(first.3),
+      "product": byOwner(first.4),
     ]
 
     let names = accounts.map(\.id)
@@ -152,13 +164,13 @@ private struct AccountTables: Sendable {
     let (deliveries, named, holders, orders, given, hashes) = try await transaction.read(
       Query(
         """
-        SELECT '', \(SQL.deliveryRow), jsonb_build_object('delivered_at',
+        SELECT \(SQL.deliveryRow), jsonb_build_object('delivered_at',
           extract(epoch FROM delivered_at))::text
         FROM tenure.store_transaction
         WHERE environment IN ('production', 'sandbox') AND delivered_at IS NOT NULL
           AND original_transaction_id = ANY(\(delivered.sorted()))
         """
-      ) { try $0.decode(into: Row.init) },
+      ) { try $0.decode(String.self, String.self) },
       Query(
         """
         SELECT account_id, account_key, app_account_token, merged_into_key FROM tenure.account
@@ -188,8 +200,8 @@ private struct AccountTables: Sendable {
           AND original_transaction_id = ANY(\(lines))
         """
       ) { try $0.decode(OriginalTransactionKey.self, Int.self, [UInt8].self) })
-    self.rows["account_grant"] = grants
-    self.rows["delivery"] = deliveries
+    self.rows["account_grant"] = byOwner(grants)
+    self.deliveries = Dictionary(deliveries) { first, _ in first }
     for (id, key, token, into) in named { self.named[AccountID(id)] = (key, token, into) }
     for (token, key) in holders { self.holders[token] = key }
     for (id, key) in orders + given { owners[id] = key }
@@ -392,16 +404,13 @@ extension LedgerAudit {
       }
     }
     var stored: [SealedRow: String] = [:]
-    for (kind, rows) in tables.rows where kind != "delivery" {
+    for (kind, rows) in tables.rows {
       let owner = kind == "account_grant" ? account?.id ?? "" : key.rawValue.text
-      for row in rows where AccountID(row.owner) == AccountID(owner) {
+      for row in rows[AccountID(owner)] ?? [] {
         stored[SealedRow(kind: kind, id: row.id)] = row.body
       }
     }
-    for row in tables.rows["delivery"] ?? [] {
-      let row = (key: SealedRow(kind: "delivery", id: row.id), body: row.body)
-      if latest[row.key] != nil { stored[row.key] = row.body }
-    }
+    for row in latest.keys where row.kind == "delivery" { stored[row] = tables.deliveries[row.id] }
     let rows = Set(latest.keys).union(stored.keys)
     for row in rows.sorted(by: { ($0.kind, $0.id) < ($1.kind, $1.id) }) {
       compare(row, latest[row], stored[row], of: key, isErased: account?.isErased ?? false)
@@ -464,14 +473,11 @@ extension LedgerAudit {
       return
     }
     guard body != entry.body else { return }
-    var (expected, found) = (entry.columns, entry)
-    found.body = body
-    var columns = found.columns
-    if isErased, row.kind == "submission", columns["body_sha256"] == nil {
+    var (expected, found) = (entry.columns, AccountEntry.columns(of: body))
+    if isErased, row.kind == "submission", found["body_sha256"] == nil {
       expected["body_sha256"] = nil
     }
-    columns = columns.filter { expected[$0.key] != $0.value }
-    let differing = Set(columns.keys).union(expected.keys.filter { found.columns[$0] == nil })
+    let differing = Set(expected.keys).union(found.keys).filter { expected[$0] != found[$0] }
     guard !differing.isEmpty else { return }
     report(
       .account, nil, account: key,
