@@ -393,19 +393,15 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
 AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(body_lock(digest));
-    PERFORM FROM body WHERE sha256 = digest AND pruned_at IS NULL;
-    IF FOUND THEN
-        RETURN;
-    END IF;
-    IF chain_digests <> '{}' THEN
-        INSERT INTO certificate_chain (sha256, header)
-        SELECT * FROM unnest(chain_digests, chain_headers) ON CONFLICT (sha256) DO NOTHING;
-    END IF;
     INSERT INTO body (sha256, bytes, content, stored_at)
     VALUES (digest, length_in_bytes, encoded, moment)
     ON CONFLICT (sha256) DO UPDATE
     SET content = excluded.content, stored_at = excluded.stored_at, pruned_at = NULL
     WHERE body.pruned_at IS NOT NULL;
+    IF FOUND AND chain_digests <> '{}' THEN
+        INSERT INTO certificate_chain (sha256, header)
+        SELECT * FROM unnest(chain_digests, chain_headers) ON CONFLICT (sha256) DO NOTHING;
+    END IF;
 END
 $$;
 
@@ -1591,49 +1587,14 @@ END;
 -- and closed. Written with them, so that the sums and these changes together are always the sums
 -- over the movements known now.
 CREATE TABLE movement_change (
-    change_id               bigint NOT NULL GENERATED ALWAYS AS IDENTITY,
+    -- Random, so that the writer knows it before.
+    change_id               bigint NOT NULL,
     environment             text   NOT NULL,
     original_transaction_id text   NOT NULL,
     PRIMARY KEY (original_transaction_id, change_id)
 );
 COMMENT ON TABLE movement_change IS
     'Changes of movements that are not rolled up yet. [by original_transaction_id]';
-
--- Begins a change of the movements of an original transaction: closes those of the given keys, or all
--- without keys, and records the change for the roll-up. If a clock was ahead when a row was written,
--- the moment is a millisecond later: no row ends before it begins, and no two of one key are known at
--- once. A function, because each of its statements runs on one shard of a Citus, while as parts of one
--- statement they would be gathered.
-CREATE OR REPLACE FUNCTION open_movement_change(
-    line_environment text, line_id text, moment timestamptz, kinds text[], dates timestamptz[],
-    products text[], transactions text[], causes text[])
-RETURNS TABLE (opened_by bigint, known_from timestamptz)
-LANGUAGE plpgsql SET search_path = tenure, pg_temp
-AS $$
-#variable_conflict use_column
-DECLARE
-    change bigint;
-    latest timestamptz;
-    known timestamptz;
-BEGIN
-    INSERT INTO movement_change (environment, original_transaction_id)
-    VALUES (line_environment, line_id) RETURNING change_id INTO change;
-    SELECT max(m.known_from) INTO latest FROM movement AS m
-    WHERE m.environment = line_environment AND m.original_transaction_id = line_id
-        AND m.known_until = 'infinity'
-        AND (kinds IS NULL OR (m.kind, m.at, m.product_id, m.transaction_id, m.cause)
-            IN (SELECT * FROM unnest(kinds, dates, products, transactions, causes)));
-    known := greatest(moment, latest + interval '1 millisecond');
-    IF latest IS NOT NULL THEN
-        UPDATE movement AS m SET known_until = known, closed_by = change
-        WHERE m.environment = line_environment AND m.original_transaction_id = line_id
-            AND m.known_until = 'infinity'
-            AND (kinds IS NULL OR (m.kind, m.at, m.product_id, m.transaction_id, m.cause)
-                IN (SELECT * FROM unnest(kinds, dates, products, transactions, causes)));
-    END IF;
-    RETURN QUERY SELECT change, known;
-END
-$$;
 
 -- Sums over the movements known now. A job rolls up the changes into it.
 CREATE TABLE movement_day (
@@ -2022,13 +1983,13 @@ BEGIN
         SELECT body INTO row_body FROM sealed_product WHERE row_id = entry_row;
     END IF;
     entry_body := coalesce(row_body, '{}') || details;
-    LOOP
-        SELECT * INTO head FROM account_chain WHERE account_key = chain FOR UPDATE;
-        EXIT WHEN FOUND;
+    SELECT * INTO head FROM account_chain WHERE account_key = chain FOR UPDATE;
+    IF NOT FOUND THEN
         INSERT INTO account_chain (account_key, head_number, head_hash, head_stored_at)
         VALUES (chain, 0, decode(repeat('00', 32), 'hex'), '-infinity')
-        ON CONFLICT (account_key) DO NOTHING;
-    END LOOP;
+        ON CONFLICT (account_key) DO UPDATE SET head_number = account_chain.head_number
+        RETURNING * INTO head;
+    END IF;
     IF entry_kind IN ('purchase_order', 'account_grant') AND entry_body = coalesce((
             SELECT body FROM account_entry
             WHERE account_key = chain AND kind = entry_kind AND row_id = entry_row

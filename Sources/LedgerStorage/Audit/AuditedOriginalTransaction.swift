@@ -235,7 +235,7 @@ extension AuditedOriginalTransaction {
       + stored.rows.keys.filter { replayed.history[$0] == nil }.sorted().map(ChargeSums.deletion)
       + TransactionLookup(replayed.history.transactions).inserts
       + (try writes.projections(heads: stored.members.mapValues(\.head)))
-      + movements.flatMap { $0.statements(at: now) }
+      + movements.flatMap { $0.statements(at: stored.movementChange(at: now)) }
   }
 
   /// Empties the tables that ``ProjectionWriter`` only adds to.

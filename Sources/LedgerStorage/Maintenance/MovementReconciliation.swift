@@ -47,7 +47,7 @@ extension Maintenance {
     var rows = originals.compactMap { original -> CatalogueRows? in
       guard let id = original.members.keys.min() else { return nil }
       return CatalogueRows(
-        id: id, lastRecordedAt: original.lastRecordedAt,
+        id: id, original: original,
         movements: original.members.keys.sorted().compactMap { changes[$0] },
         untyped: original.lastRecordedAt.map {
           HoldingRow.rows(of: original.line, rule: original.rule, asOf: $0)
@@ -212,7 +212,7 @@ extension Maintenance {
 /// The rows of an original transaction, with those that Apple links, that depend on the catalogue.
 private struct CatalogueRows: Sendable {
   let id: OriginalTransactionKey
-  let lastRecordedAt: Timestamp?
+  let original: StoredOriginalTransaction
   let movements: [MovementChange]
   /// The holdings by the entries, of which the catalogue leaves some out.
   let untyped: Set<HoldingRow>
@@ -243,7 +243,8 @@ private struct CatalogueRows: Sendable {
   /// The statements that correct the rows, and the jobs that publish what accounts hold again.
   func writes(at now: Timestamp) -> [SQL] {
     // Later than every recorded entry, because movements are known from their recording on.
-    let moment = max(now, lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
+    let moment = original.movementChange(
+      at: max(now, original.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now))
     return movements.flatMap { $0.statements(at: moment) }
       + surplus.map { $0.row.delete(name: $0.name) } + HoldingRow.upsert(missing)
       + Set(missing.map(\.row.account)).sorted().map {

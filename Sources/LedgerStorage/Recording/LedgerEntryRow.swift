@@ -40,21 +40,16 @@ struct StoredEntry: Hashable, Sendable {
     return LedgerEntry(line: line, number: number, recordedAt: recordedAt, content: content)
   }
 
-  /// Appends entries of one original transaction in one statement.
-  static func insert(_ entries: [StoredEntry], line: OriginalTransactionKey) -> SQL {
-    """
-    INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
-      kind, evidence_date, source, source_id, format, body, stored_at, hash)
-    SELECT \(line.environment), \(line.originalTransactionID), number, recorded_at, kind,
-      evidence_date, source, source_id, format, body, stored_at, hash
-    FROM unnest(\(entries.map(\.number)), \(entries.map(\.recordedAt)), \(entries.map(\.kind)),
-      \(entries.map(\.evidenceDate)), \(entries.map(\.source.kind)), \(entries.map(\.source.id)),
-      \(entries.map(\.format)), \(entries.map(\.body)), \(entries.map(\.storedAt)),
-      \(entries.map(\.hash)))
-      AS entry (number, recorded_at, kind, evidence_date, source, source_id, format, body, stored_at,
-        hash)
-    """
-  }
+  static let insert = InsertStatement<StoredEntry>(
+    into: "ledger_entry",
+    columns: [
+      Column("environment", \.line.environment),
+      Column("original_transaction_id", \.line.originalTransactionID), Column("number", \.number),
+      Column("recorded_at", \.recordedAt), Column("kind", \.kind),
+      Column("evidence_date", \.evidenceDate), Column("source", \.source.kind),
+      Column("source_id", \.source.id), Column("format", \.format), Column("body", \.body),
+      Column("stored_at", \.storedAt), Column("hash", \.hash),
+    ])
 }
 
 extension SHA256 {

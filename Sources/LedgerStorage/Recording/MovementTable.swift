@@ -38,7 +38,6 @@ enum MovementTable {
     Column("is_renewal", \.ownership?.isRenewal),
   ]
   private static let names = columns.map(\.name).selectList
-  private static let newNames = columns.map { "new.\($0.name)" }.selectList
 
   /// Compares the stored current movements of original transactions with the expected ones, in the
   /// database, which returns only what differs; usually empty.
@@ -62,8 +61,10 @@ enum MovementTable {
         SELECT environment, original_transaction_id, \(unescaped: names), expires_at
         FROM tenure.movement WHERE \(lines.condition) AND known_until = 'infinity'
       ), expected AS (
-        SELECT environment, original_transaction_id, \(unescaped: names), \(expiry)
-        FROM \(rows(movements.map(\.movement), of: movements.map(\.line)))
+        SELECT * FROM unnest(\(movements.map(\.line.environment)),
+          \(movements.map(\.line.originalTransactionID)),
+          \(columns.map { $0.array(of: movements.map(\.movement)) }.joined()),
+          \(movements.map(\.movement.expiry?.stored)))
       )
       SELECT environment, original_transaction_id, kind, at, product_id, transaction_id, cause, true
       FROM (TABLE expected EXCEPT TABLE known) AS missing
@@ -102,53 +103,67 @@ enum MovementTable {
     at moment: Timestamp
   ) -> [SQL] {
     let lines = lines.sorted()
-    return lines.map {
+    return lines.flatMap {
       write($0 == lines[0] ? movements : [], of: $0, closing: nil, at: moment)
     }
   }
 
-  /// Closes rows, adds others, and records the change for the roll-up, in one statement.
+  /// Closes rows, adds others, and records the change for the roll-up.
   ///
-  /// - Parameter keys: The keys of the rows to close; nil: all.
+  /// - Parameters:
+  ///   - keys: The keys of the rows to close; nil: all.
+  ///   - moment: Later than all earlier changes: see
+  ///     ``StoredOriginalTransaction/movementChange(at:)``.
   fileprivate static func write(
     _ movements: [Movement], of line: OriginalTransactionKey, closing keys: [Movement.Key]?,
     at moment: Timestamp
-  ) -> SQL {
-    let change: SQL = """
-      tenure.open_movement_change(\(line.environment), \(line.originalTransactionID), \(moment),
-        \(keys?.map(\.kind)), \(keys?.map(\.at)), \(keys?.map(\.productID)),
-        \(keys?.map(\.transactionID)), \(keys?.map(\.cause))) AS change
+  ) -> [SQL] {
+    let change = Int64.random(in: 1 ... .max)
+    var close: SQL = """
+      UPDATE tenure.movement SET known_until = greatest(\(moment), known_from), closed_by = \(change)
+      WHERE \(line.condition) AND known_until = 'infinity'
       """
-    // A join with no rows would not call it.
-    guard !movements.isEmpty else { return "SELECT FROM \(change)" }
-    return """
-      INSERT INTO tenure.movement (environment, original_transaction_id, \(unescaped: names),
-        expires_at, known_from, opened_by)
-      SELECT \(line.environment), \(line.originalTransactionID), \(unescaped: newNames), \(expiry),
-        change.known_from, change.opened_by
-      FROM \(change) CROSS JOIN \(rows(movements))
+    if let keys {
+      close.append(
+        """
+         AND (kind, at, product_id, transaction_id, cause) IN (
+          SELECT * FROM unnest(\(keys.map(\.kind)), \(keys.map(\.at)), \(keys.map(\.productID)),
+            \(keys.map(\.transactionID)), \(keys.map(\.cause))))
+        """)
+    }
+    return [
       """
+      INSERT INTO tenure.movement_change (change_id, environment, original_transaction_id)
+      VALUES (\(change), \(line.environment), \(line.originalTransactionID))
+      """
+    ] + (keys?.isEmpty == true ? [] : [close])
+      + insert(movements.map { Row(line: line, movement: $0, knownFrom: moment, change: change) })
   }
 
-  /// Movements as rows `new`.
-  ///
-  /// - Parameter lines: The original transaction of each; nil leaves the columns out.
-  private static func rows(_ movements: [Movement], of lines: [OriginalTransactionKey]? = nil)
-    -> SQL
-  {
-    let keys: SQL =
-      lines.map { "\($0.map(\.environment)), \($0.map(\.originalTransactionID))," } ?? ""
-    return """
-      unnest(\(keys) \(columns.map { $0.array(of: movements) }.joined()),
-          \(movements.map { $0.expiry != nil }), \(movements.map(\.expiry?.date)))
-        AS new (\(unescaped: lines == nil ? "" : "environment, original_transaction_id,")
-          \(unescaped: names), is_expiry_noted, expiry)
-      """
+  private struct Row: Sendable {
+    let line: OriginalTransactionKey
+    let movement: Movement
+    let knownFrom: Timestamp
+    let change: Int64
   }
 
-  private static let expiry: SQL = """
-    CASE WHEN new.is_expiry_noted THEN coalesce(new.expiry, 'infinity') END
-    """
+  private static let insert = InsertStatement<Row>(
+    into: "movement",
+    columns: [
+      Column("environment", \.line.environment),
+      Column("original_transaction_id", \.line.originalTransactionID),
+    ] + columns.map { $0.within(\.movement) } + [
+      Column("expires_at", \.movement.expiry?.stored), Column("known_from", \.knownFrom),
+      Column("opened_by", \.change),
+    ])
+
+}
+
+extension Movement.Expiry {
+  /// As the column `expires_at`: infinity if the period never ends.
+  fileprivate var stored: PostgresTimestamp {
+    date.map { PostgresTimestamp(millisecondsSince1970: $0.milliseconds) } ?? .infinity
+  }
 }
 
 /// The movements to close and to add, of one original transaction.
@@ -159,9 +174,12 @@ struct MovementChange: Sendable {
 
   var isEmpty: Bool { closed.isEmpty && added.isEmpty }
 
-  /// The statement that writes the change; none for no change.
-  func statements(at moment: Timestamp) -> [SQL] {
-    isEmpty ? [] : [MovementTable.write(added, of: line, closing: sortedKeys, at: moment)]
+  /// The statements that write the change; none for no change.
+  ///
+  /// - Parameter isFirst: Whether the original transaction has no movements yet.
+  func statements(at moment: Timestamp, isFirst: Bool = false) -> [SQL] {
+    isEmpty
+      ? [] : MovementTable.write(added, of: line, closing: isFirst ? [] : sortedKeys, at: moment)
   }
 
   /// The keys of all closed and added rows: an older catalogue may have left rows of the same key.

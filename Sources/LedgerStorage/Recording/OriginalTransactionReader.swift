@@ -86,7 +86,10 @@ struct OriginalTransactionReader {
     let (first, _, found, last) = try await transaction.read(
       before, Query(isLocking ? wanted.map(OriginalTransactionRows.lock) : []),
       // With locks one by one, so that on a Citus each statement asks one shard.
-      Query.all((isLocking ? wanted.map { [$0] } : [wanted]).map(OriginalTransactionRows.query)),
+      Query.all(
+        (isLocking ? wanted.map { [$0] } : [wanted]).map {
+          OriginalTransactionRows.query($0, areLocked: isLocking)
+        }),
       after)
     for line in found.joined() { lines[line.id] = line }
     return (first, last)

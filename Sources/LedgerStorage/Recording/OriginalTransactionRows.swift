@@ -23,6 +23,9 @@ struct OriginalTransactionRows: Sendable {
   var statuses: [StatusRow]
   var actions: [RecordedAction]
   var linked: [OriginalTransactionKey]
+  /// The moment since when the latest of the current movements are known; nil also if it was read
+  /// without a lock.
+  var movementsKnownFrom: Timestamp?
 
   /// Locks a row, so that nothing else may record on it until the transaction ends.
   ///
@@ -38,7 +41,9 @@ struct OriginalTransactionRows: Sendable {
   }
 
   /// Reads original transactions; unknown ones are left out.
-  static func query(_ lines: [OriginalTransactionKey]) -> Query<[OriginalTransactionRows]> {
+  static func query(_ lines: [OriginalTransactionKey], areLocked: Bool) -> Query<
+    [OriginalTransactionRows]
+  > {
     guard !lines.isEmpty else { return Query([]).map { [] } }
     return Query(
       Query(
@@ -63,8 +68,20 @@ struct OriginalTransactionRows: Sendable {
       ) {
         try $0.decode(Environment.self, OriginalTransactionID.self, OriginalTransactionID.self)
           .map { (line: OriginalTransactionKey($0, $1), linked: OriginalTransactionKey($0, $2)) }
-      }
-    ).map { heads, rows, statuses, actions, links in
+      },
+      !areLocked
+        ? Query([]).map { [:] }
+        : Query(
+          """
+          SELECT environment, original_transaction_id, max(known_from) FROM tenure.movement
+          WHERE \(lines.condition) AND known_until = 'infinity'
+          GROUP BY environment, original_transaction_id
+          """
+        ) {
+          Dictionary(
+            uniqueKeysWithValues: try $0.decode(OriginalTransactionKey.self, Timestamp.self))
+        }
+    ).map { heads, rows, statuses, actions, links, movements in
       let wanted = Set(lines)
       let rows = Dictionary(grouping: rows, by: \.row.transaction.key.line)
       let statuses = Dictionary(grouping: statuses, by: \.line)
@@ -86,7 +103,7 @@ struct OriginalTransactionRows: Sendable {
             uniqueKeysWithValues: (rows[line] ?? []).map { ($0.row.transaction.key, $0.fulfilment) }
           ),
           statuses: statuses[line]?.map(\.row) ?? [], actions: actions[line] ?? [],
-          linked: links[line]?.map(\.linked) ?? [])
+          linked: links[line]?.map(\.linked) ?? [], movementsKnownFrom: movements[line])
       }
     }
   }
@@ -292,6 +309,20 @@ struct StoredOriginalTransaction: Sendable {
   }
 
   var lastRecordedAt: Timestamp? { members.values.compactMap(\.head.recordedAt).max() }
+
+  private var movementsKnownFrom: Timestamp? {
+    members.values.compactMap(\.movementsKnownFrom).max()
+  }
+
+  var hasMovements: Bool { movementsKnownFrom != nil }
+
+  /// The moment of a change of movements.
+  ///
+  /// If a clock was ahead at an earlier change, a millisecond later than that: no row ends before it
+  /// begins, and no two of one key are known at once.
+  func movementChange(at moment: Timestamp) -> Timestamp {
+    max(moment, movementsKnownFrom.map { $0 + .milliseconds(1) } ?? moment)
+  }
 
   var rows: [TransactionKey: TransactionRow] {
     Dictionary(

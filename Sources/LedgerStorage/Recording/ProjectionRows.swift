@@ -66,7 +66,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
   /// A row with the account id of its owner.
   typealias Named = (row: HoldingRow, name: String)
 
-  static let upsert = UpsertStatement<Named>(
+  static let upsert = InsertStatement<Named>(
     into: "holding",
     key: [
       Column("account_id", \.name), Column("environment", \.row.holding.charge.line.environment),

@@ -45,7 +45,7 @@ struct ProjectionWriter {
         hash = next.hash
         chain.append(next)
       }
-      inserts.append(StoredEntry.insert(chain, line: id))
+      inserts += StoredEntry.insert(chain)
       heads[id] = chain.last.map(OriginalTransactionRows.Head.init)
     }
     return (inserts + (try projections(heads: heads)), heads)
@@ -191,7 +191,7 @@ struct ProjectionWriter {
     rows.sorted().compactMap { row in names[row.account].map { (row, $0) } }
   }
 
-  /// The change of movements, most often in one statement.
+  /// The change of movements.
   ///
   /// The previous movements are derived again from today's catalogue instead of read;
   /// reconciliation corrects rows written under an older one.
@@ -200,11 +200,13 @@ struct ProjectionWriter {
       let first = line.heads.keys.min()
     else { return [] }
     let after = Movement.movements(of: line, rule: rule, in: catalogue)
+    let moment = stored.movementChange(at: recordedAt)
     guard !holdings.isOfNewlyLinked else {
-      return MovementTable.replaceAll(of: stored.members.keys, by: after, at: recordedAt)
+      return MovementTable.replaceAll(of: stored.members.keys, by: after, at: moment)
     }
     let before = Movement.movements(of: stored.line, rule: stored.rule, in: catalogue)
-    return MovementChange(of: first, from: before, to: after).statements(at: recordedAt)
+    return MovementChange(of: first, from: before, to: after)
+      .statements(at: moment, isFirst: !stored.hasMovements)
   }
 }
 

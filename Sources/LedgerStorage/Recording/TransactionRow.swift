@@ -90,7 +90,7 @@ struct TransactionRow: Hashable, Sendable {
   /// A row with the order that it fulfilled.
   typealias Ordered = (row: TransactionRow, orderID: UUID?)
 
-  static let upsert = UpsertStatement<Ordered>(
+  static let upsert = InsertStatement<Ordered>(
     into: "store_transaction", key: key.map { $0.within(\.row) },
     columns: columns.map { $0.within(\.row) } + [Column("order_id", \.orderID)])
 

@@ -48,17 +48,19 @@ extension [String] {
   var selectList: String { joined(separator: ", ") }
 }
 
-/// Inserts rows, or updates all columns but the key of those that are there.
-struct UpsertStatement<Row>: Sendable {
+/// Inserts rows; with a key, updates all columns but the key of those that are there.
+struct InsertStatement<Row>: Sendable {
   private let columns: [Column<Row>]
   private let beginning: String
   private let end: SQL
 
-  init(into table: String, key: [Column<Row>], columns: [Column<Row>]) {
+  init(into table: String, key: [Column<Row>] = [], columns: [Column<Row>]) {
     self.columns = key + columns
     beginning = "INSERT INTO tenure.\(table) (\(self.columns.map(\.name).selectList)) VALUES "
     let updates = columns.map { "\($0.name) = excluded.\($0.name)" }.joined(separator: ", ")
-    end = SQL(unescaped: " ON CONFLICT (\(key.map(\.name).selectList)) DO UPDATE SET \(updates)")
+    end =
+      key.isEmpty
+      ? "" : " ON CONFLICT (\(unescaped: key.map(\.name).selectList)) DO UPDATE SET \(unescaped: updates)"
   }
 
   func callAsFunction(_ rows: [Row]) -> [SQL] {
