@@ -393,15 +393,19 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
 AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(body_lock(digest));
+    PERFORM FROM body WHERE sha256 = digest AND pruned_at IS NULL;
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    IF chain_digests <> '{}' THEN
+        INSERT INTO certificate_chain (sha256, header)
+        SELECT * FROM unnest(chain_digests, chain_headers) ON CONFLICT (sha256) DO NOTHING;
+    END IF;
     INSERT INTO body (sha256, bytes, content, stored_at)
     VALUES (digest, length_in_bytes, encoded, moment)
     ON CONFLICT (sha256) DO UPDATE
     SET content = excluded.content, stored_at = excluded.stored_at, pruned_at = NULL
     WHERE body.pruned_at IS NOT NULL;
-    IF FOUND AND chain_digests <> '{}' THEN
-        INSERT INTO certificate_chain (sha256, header)
-        SELECT * FROM unnest(chain_digests, chain_headers) ON CONFLICT (sha256) DO NOTHING;
-    END IF;
 END
 $$;
 

@@ -60,7 +60,7 @@ enum MovementTable {
       WITH known AS (
         SELECT environment, original_transaction_id, \(unescaped: names), expires_at
         FROM tenure.movement WHERE \(lines.condition) AND known_until = 'infinity'
-      ), expected AS (
+      ), expected (environment, original_transaction_id, \(unescaped: names), expires_at) AS (
         SELECT * FROM unnest(\(movements.map(\.line.environment)),
           \(movements.map(\.line.originalTransactionID)),
           \(columns.map { $0.array(of: movements.map(\.movement)) }.joined()),
