@@ -22,9 +22,7 @@ package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
         "the Apple ID is not a positive number: use the app's number in the App Store")
     }
     try Self.check(sharedSecret)
-    self.bundleID = bundleID
-    self.appleID = appleID
-    self.sharedSecret = sharedSecret
+    (self.bundleID, self.appleID, self.sharedSecret) = (bundleID, appleID, sharedSecret)
   }
 
   package static func check(_ sharedSecret: Secret<String>?) throws {
@@ -79,7 +77,5 @@ package struct AppStoreApps: Sendable {
 package struct AppStoreSettingError: Error, Hashable, CustomStringConvertible {
   package let description: String
 
-  package init(_ description: String) {
-    self.description = description
-  }
+  package init(_ description: String) { self.description = description }
 }

@@ -110,9 +110,7 @@ package struct Assembly: Sendable {
       database: ConnectionPool(
         configuration: ReportReader.configuration(like: database.configuration), logger: logger))
     schema = SchemaMigrator(database: database, logger: logger)
-    self.settings = settings
-    self.logger = logger
-    self.clock = clock
+    (self.settings, self.logger, self.clock) = (settings, logger, clock)
   }
 
   package func api(keys: APIKeys) -> API {

@@ -12,8 +12,7 @@ package struct Database: Sendable {
   package let server: PrivatePostgres?
 
   package init(pool: ConnectionPool, server: PrivatePostgres?) {
-    self.pool = pool
-    self.server = server
+    (self.pool, self.server) = (pool, server)
   }
 
   private static let privateName = "tenure"

@@ -8,9 +8,7 @@ package import Subscriptions
 package struct JSONWriter {
   package private(set) var bytes: [UInt8] = []
 
-  package init(capacity: Int) {
-    bytes.reserveCapacity(capacity)
-  }
+  package init(capacity: Int) { bytes.reserveCapacity(capacity) }
 
   /// Clears the text and keeps its memory.
   package mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
@@ -97,14 +95,10 @@ package struct JSONWriter {
 
   // MARK: Values
 
-  package mutating func null() {
-    bytes.append(contentsOf: "null".utf8)
-  }
+  package mutating func null() { bytes.append(contentsOf: "null".utf8) }
 
   /// Writes JSON unchanged.
-  package mutating func write(json text: String) {
-    bytes.append(contentsOf: text.utf8)
-  }
+  package mutating func write(json text: String) { bytes.append(contentsOf: text.utf8) }
 
   /// Writes bytes that are JSON already, with a closure that returns whether it has written any.
   package mutating func write(_ append: (inout [UInt8]) -> Bool) -> Bool { append(&bytes) }

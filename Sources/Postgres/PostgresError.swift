@@ -39,9 +39,7 @@ package struct PostgresError: Error, Sendable {
   var isRefusedPlan = false
 
   init(_ code: Code, _ message: String, statement: String? = nil) {
-    self.code = code
-    self.message = message
-    self.statement = statement
+    (self.code, self.message, self.statement) = (code, message, statement)
   }
 
   func during(_ statement: String?) -> PostgresError {
@@ -145,9 +143,7 @@ extension PostgresError: CustomStringConvertible {
 package struct SQLState: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
   package let rawValue: String
 
-  package init(rawValue: String) {
-    self.rawValue = rawValue
-  }
+  package init(rawValue: String) { self.rawValue = rawValue }
 
   package var description: String { rawValue }
 

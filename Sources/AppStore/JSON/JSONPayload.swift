@@ -217,9 +217,7 @@ where RawValue: JSONFieldValue & Hashable {
 }
 
 extension OpenEnumeration {
-  package init(json: JSONValue) throws(JSONError) {
-    self.init(rawValue: try RawValue(json: json))
-  }
+  package init(json: JSONValue) throws(JSONError) { self.init(rawValue: try RawValue(json: json)) }
 
   package var json: JSONValue { rawValue.json }
 }

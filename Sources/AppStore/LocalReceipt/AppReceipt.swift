@@ -38,8 +38,7 @@ package struct AppReceipt: Hashable, Sendable {
         unreadable.append(UnreadableRecord(list: "receipt", reason: "\(fault)"))
       }
     }
-    self.inApp = inApp
-    self.unreadable = unreadable
+    (self.inApp, self.unreadable) = (inApp, unreadable)
     expirationDate = (try? attributes.moment(21)) ?? nil
   }
 
@@ -89,8 +88,7 @@ extension ReceiptItem {
       default: nil
       }
     expiresDate = try attributes.moment(1708)
-    webOrderLineItemID = WebOrderLineItemID(
-      reported: try attributes.integer(1711).map(String.init))
+    webOrderLineItemID = WebOrderLineItemID(reported: try attributes.integer(1711).map(String.init))
     cancellationDate = try attributes.moment(1712)
     isTrialPeriod = try attributes.flag(1713)
     isInIntroOfferPeriod = try attributes.flag(1719)
@@ -136,9 +134,7 @@ struct ReceiptAttributes {
   }
 
   /// A text that can be part of a key; see ``AppleIdentifier``.
-  func identifier(
-    _ type: Int64, upTo limit: Int = AppleIdentifier.longest
-  ) throws -> String? {
+  func identifier(_ type: Int64, upTo limit: Int = AppleIdentifier.longest) throws -> String? {
     guard let text = try text(type) else { return nil }
     if let fault = AppleIdentifier.fault(of: text, upTo: limit) {
       throw ReceiptFault("attribute \(type) \(fault)")
@@ -158,9 +154,7 @@ struct ReceiptAttributes {
   func integer(_ type: Int64) throws -> Int64? {
     guard let bytes = try value(type) else { return nil }
     guard let number = try ReceiptBER.parse(bytes, "attribute \(type)").integer("attribute \(type)")
-    else {
-      throw ReceiptFault("attribute \(type) exceeds 64 bits")
-    }
+    else { throw ReceiptFault("attribute \(type) exceeds 64 bits") }
     return number
   }
 

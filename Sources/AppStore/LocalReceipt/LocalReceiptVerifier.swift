@@ -11,9 +11,7 @@ package struct LocalReceiptVerifier: Sendable {
   package init(
     roots: TrustedRoots = .appleReceipts, apps: AppStoreApps, acceptsXcode: Bool = false
   ) {
-    self.roots = roots
-    self.apps = apps
-    self.acceptsXcode = acceptsXcode
+    (self.roots, self.apps, self.acceptsXcode) = (roots, apps, acceptsXcode)
   }
 
   /// Verifies a receipt in base64.
@@ -58,8 +56,7 @@ package struct LocalReceiptVerifier: Sendable {
 
   private func environment(of contents: AppReceipt) throws -> Environment {
     guard let environment = contents.environment else {
-      throw LocalReceiptRefusal(
-        .wrongEnvironment, "The receipt names no known environment.")
+      throw LocalReceiptRefusal(.wrongEnvironment, "The receipt names no known environment.")
     }
     guard !contents.isFromXcode || acceptsXcode else {
       throw LocalReceiptRefusal(
@@ -94,9 +91,7 @@ package struct LocalReceipt: Hashable, Sendable {
   package let unreadable: [UnreadableRecord]
   package let contents: AppReceipt
 
-  init(
-    _ contents: AppReceipt, environment: Environment, bundleID: String, createdAt: Timestamp
-  ) {
+  init(_ contents: AppReceipt, environment: Environment, bundleID: String, createdAt: Timestamp) {
     self.environment = environment
     self.bundleID = bundleID
     self.createdAt = createdAt
@@ -113,9 +108,7 @@ package struct LocalReceipt: Hashable, Sendable {
         records[record.key].map { $0.grantsMore(than: record) ? record : $0 }
         ?? record
     }
-    self.records = records.values.sorted {
-      ($0.purchaseDate, $0.key) < ($1.purchaseDate, $1.key)
-    }
+    self.records = records.values.sorted { ($0.purchaseDate, $0.key) < ($1.purchaseDate, $1.key) }
   }
 }
 
@@ -163,8 +156,7 @@ package struct LocalReceiptRefusal: Error, Hashable, Sendable, CustomStringConve
   package let description: String
 
   init(_ reason: Reason, _ description: String) {
-    self.reason = reason
-    self.description = description
+    (self.reason, self.description) = (reason, description)
   }
 }
 

@@ -139,9 +139,7 @@ enum ReceiptBER {
     var rest = bytes
     for _ in 0..<mostElements {
       guard let first = rest.popFirst() else { return true }
-      if first & 0x1f == 0x1f {
-        rest = rest.drop { $0 & 0x80 != 0 }.dropFirst()
-      }
+      if first & 0x1f == 0x1f { rest = rest.drop { $0 & 0x80 != 0 }.dropFirst() }
       guard let length = rest.popFirst() else { return true }
       let isConstructed = first & 0x20 != 0
       guard length & 0x80 != 0 else {

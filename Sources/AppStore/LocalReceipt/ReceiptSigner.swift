@@ -132,9 +132,7 @@ private struct SignedAttributes {
       contents += attribute.encodedBytes
       var fields = try attribute.elements(of: .sequence, "a signed attribute").makeIterator()
       let type = try ASN1ObjectIdentifier(berEncoded: &fields)
-      guard let list = fields.next() else {
-        throw ReceiptFault("a signed attribute is incomplete")
-      }
+      guard let list = fields.next() else { throw ReceiptFault("a signed attribute is incomplete") }
       var entries = try list.elements(of: .set, "a signed attribute's values").makeIterator()
       guard let value = entries.next(), entries.next() == nil,
         values.updateValue(value, forKey: type) == nil

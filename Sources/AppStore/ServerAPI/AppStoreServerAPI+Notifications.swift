@@ -30,8 +30,7 @@ extension AppStoreServerAPI {
     ServerAPIPages(
       endpoint: .notificationHistory, token: nil, environment: environment, pageLimit: 1_000_000
     ) {
-      try await notificationHistory(
-        query, of: bundleID, in: $1 ?? environment, paginationToken: $0)
+      try await notificationHistory(query, of: bundleID, in: $1 ?? environment, paginationToken: $0)
     }
   }
 
@@ -82,8 +81,7 @@ package struct NotificationHistoryQuery: Hashable, Sendable {
   package var onlyFailures = false
 
   package init(startDate: Timestamp, endDate: Timestamp) {
-    self.startDate = startDate
-    self.endDate = endDate
+    (self.startDate, self.endDate) = (startDate, endDate)
   }
 
   // https://developer.apple.com/documentation/appstoreserverapi/notificationhistoryrequest

@@ -60,10 +60,7 @@ package struct AppStoreServerAPI: Sendable {
     self.addresses = addresses
     tokens = BearerTokens(key: key)
     limits = ServerAPIRateLimits(now: now, sleep: sleep)
-    self.verifier = verifier
-    self.timeout = timeout
-    self.patience = patience
-    self.now = now
+    (self.verifier, self.timeout, self.patience, self.now) = (verifier, timeout, patience, now)
   }
 
   func answer<Fields>(

@@ -21,9 +21,7 @@ final class BearerTokens: Sendable {
   private let key: ServerAPIKey
   private let tokens = Mutex<[String: Token]>([:])
 
-  init(key: ServerAPIKey) {
-    self.key = key
-  }
+  init(key: ServerAPIKey) { self.key = key }
 
   /// A token for this app that stays valid for a while; one issued in the future is replaced,
   /// because the clock was set back.
@@ -82,8 +80,7 @@ package struct ServerAPIKey: Sendable, CustomStringConvertible {
         "the private key is not valid: use the .p8 file from App Store Connect, which begins "
           + "with -----BEGIN PRIVATE KEY-----")
     }
-    self.issuerID = issuerID
-    self.keyID = keyID
+    (self.issuerID, self.keyID) = (issuerID, keyID)
     self.privateKey = Secret(key)
   }
 

@@ -23,8 +23,7 @@ final class ServerAPIRateLimits: Sendable {
     now: @escaping @Sendable () -> Timestamp,
     sleep: @escaping @Sendable (Duration) async throws -> Void
   ) {
-    self.now = now
-    self.sleep = sleep
+    (self.now, self.sleep) = (now, sleep)
   }
 
   /// Waits for a turn; returns nil once it has come, or the earliest possible time if that is after
@@ -97,9 +96,7 @@ struct TokenBucket {
     return moment > now ? .wait(until: moment) : .now
   }
 
-  mutating func close(until moment: Timestamp) {
-    closedUntil = max(moment, closedUntil ?? moment)
-  }
+  mutating func close(until moment: Timestamp) { closedUntil = max(moment, closedUntil ?? moment) }
 
   /// The end of Apple's closure; nil if requests are accepted.
   func closure(now: Timestamp) -> Timestamp? {

@@ -36,9 +36,7 @@ struct CertificateChain {
   ///
   /// - Parameter moment: The date at which all certificates must be valid.
   /// - Returns: The period in which all of them are valid.
-  func verify(
-    at moment: Timestamp, roots: TrustedRoots
-  ) async throws(SignedDataFault) -> Validity {
+  func verify(at moment: Timestamp, roots: TrustedRoots) async throws(SignedDataFault) -> Validity {
     guard leaf.signsReceipts else {
       throw SignedDataFault(
         .missingLeafMarker, "was signed with a certificate that is not for signing receipts")
@@ -63,8 +61,7 @@ struct CertificateChain {
     guard case .validCertificate(let chain) = result, chain.count == 3,
       chain[1] == intermediate
     else {
-      throw SignedDataFault(
-        .untrustedChain, "has certificates that do not lead to a trusted root")
+      throw SignedDataFault(.untrustedChain, "has certificates that do not lead to a trusted root")
     }
     return try Validity(Array(chain))
   }
@@ -109,8 +106,7 @@ struct Validity: Sendable {
 
   func check(_ moment: Timestamp) throws(SignedDataFault) {
     guard moment <= dates.upperBound else {
-      throw SignedDataFault(
-        .certificateExpired, "was signed with an expired certificate")
+      throw SignedDataFault(.certificateExpired, "was signed with an expired certificate")
     }
     guard moment >= dates.lowerBound else {
       throw SignedDataFault(

@@ -90,8 +90,7 @@ struct JWSVerifier: Sendable {
     guard let signature = try? P256.Signing.ECDSASignature(rawRepresentation: bytes),
       key.isValidSignature(signature, for: hash.finalize())
     else {
-      throw SignedDataFault(
-        .wrongSignature, "has a signature that does not match its contents")
+      throw SignedDataFault(.wrongSignature, "has a signature that does not match its contents")
     }
   }
 
@@ -155,8 +154,7 @@ struct CompactJWS {
       let second = bytes.lastIndex(of: Self.dot), first < second
     else { throw Self.notThreeSegments }
     guard first <= Self.longestHeader else {
-      throw SignedDataFault(
-        .tooLarge, "has a header larger than \(Self.longestHeader) bytes")
+      throw SignedDataFault(.tooLarge, "has a header larger than \(Self.longestHeader) bytes")
     }
     payload = bytes[(first + 1)..<second]
     signature = bytes[(second + 1)...]
@@ -225,8 +223,7 @@ struct JWSHeader {
       throw SignedDataFault(.unsupportedAlgorithm, "is not signed with ES256")
     }
     guard json["crit"] == nil else {
-      throw SignedDataFault(
-        .criticalHeader, "has a header with unsupported critical extensions")
+      throw SignedDataFault(.criticalHeader, "has a header with unsupported critical extensions")
     }
     certificates = (json["x5c"]?.array ?? []).compactMap(\.string)
     guard needsCertificates else { return }

@@ -54,8 +54,7 @@ package struct SignedDataError: Error, Hashable, Sendable, CustomStringConvertib
   init(_ fault: SignedDataFault, of subject: Subject, isInNotification: Bool = false) {
     reason = fault.reason
     clause = fault.clause
-    self.subject = subject
-    self.isInNotification = isInNotification
+    (self.subject, self.isInNotification) = (subject, isInNotification)
   }
 
   package var description: String {
@@ -70,8 +69,7 @@ struct SignedDataFault: Error {
   let clause: String
 
   init(_ reason: SignedDataError.Reason, _ clause: String) {
-    self.reason = reason
-    self.clause = clause
+    (self.reason, self.clause) = (reason, clause)
   }
 
   static func missing(_ field: String) -> SignedDataFault {

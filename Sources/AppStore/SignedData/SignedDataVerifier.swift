@@ -23,8 +23,7 @@ package struct SignedDataVerifier: Sendable {
     now: @escaping @Sendable () -> Timestamp
   ) {
     signatures = JWSVerifier(roots: roots, acceptsXcode: acceptsXcode, now: now)
-    self.apps = apps
-    self.now = now
+    (self.apps, self.now) = (apps, now)
   }
 
   /// The headers with certificates that signatures verified by this process had, and the next ones

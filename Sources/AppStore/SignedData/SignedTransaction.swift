@@ -16,9 +16,7 @@ package struct SignedTransaction: Hashable, Sendable {
   init(
     _ payload: JWSTransactionDecodedPayload, environment: Environment, bundleID: String
   ) throws(SignedDataFault) {
-    self.payload = payload
-    self.environment = environment
-    self.bundleID = bundleID
+    (self.payload, self.environment, self.bundleID) = (payload, environment, bundleID)
     record = try TransactionRecord(payload, environment: environment)
     let line = record.key.line
     let previous = try payload.number(\.previousOriginalTransactionID)
@@ -49,15 +47,12 @@ package struct SignedRenewalInfo: Hashable, Sendable {
   private let expirationIntent: Int?
 
   /// Fails if a field is missing or unusable; the payload must be verified.
-  init(
-    _ payload: JWSRenewalInfoDecodedPayload, environment: Environment
-  ) throws(SignedDataFault) {
+  init(_ payload: JWSRenewalInfoDecodedPayload, environment: Environment) throws(SignedDataFault) {
     // A transaction also has the fields checked here, but says nothing about renewals.
     guard !payload.members.contains(where: { Self.otherFields.contains($0.key) }) else {
       throw SignedDataFault(.wrongType, "is another type of data signed by Apple")
     }
-    self.payload = payload
-    self.environment = environment
+    (self.payload, self.environment) = (payload, environment)
     line = OriginalTransactionKey(
       environment, OriginalTransactionID(try payload.requiredNumber(\.originalTransactionID)))
     signedDate = try payload.required(\.signedDate)
@@ -81,8 +76,7 @@ package struct SignedRenewalInfo: Hashable, Sendable {
     let sameOriginalTransaction = latest.flatMap { $0.key.line == line ? $0.expiresDate : nil }
     let phase = RenewalPhase(
       gracePeriodExpiresDate: payload.gracePeriodExpiresDate,
-      isInBillingRetryPeriod: payload.isInBillingRetryPeriod,
-      hasEnding: expirationIntent != nil,
+      isInBillingRetryPeriod: payload.isInBillingRetryPeriod, hasEnding: expirationIntent != nil,
       paidUntil: [sameOriginalTransaction, payload.renewalDate].compactMap(\.self).max(),
       asOf: signedDate)
     return RenewalStatus(
@@ -96,9 +90,7 @@ package struct SignedRenewalInfo: Hashable, Sendable {
 extension TransactionRecord {
   /// The transaction as evidence of its signing date; fails if a required field is missing or
   /// unusable.
-  init(
-    _ payload: JWSTransactionDecodedPayload, environment: Environment
-  ) throws(SignedDataFault) {
+  init(_ payload: JWSTransactionDecodedPayload, environment: Environment) throws(SignedDataFault) {
     let original = try payload.requiredNumber(\.originalTransactionID)
     let transaction = try payload.requiredNumber(\.transactionID)
     let product = try payload.required(\.productID, payload.identifier(\.productID))
@@ -113,8 +105,7 @@ extension TransactionRecord {
       kind: payload.transactionReason?.kind ?? .unknown,
       purchaseDate: try payload.required(\.purchaseDate),
       originalPurchaseDate: payload.originalPurchaseDate, expiresDate: payload.expiresDate,
-      webOrderLineItemID: WebOrderLineItemID(
-        reported: try payload.number(\.webOrderLineItemID)),
+      webOrderLineItemID: WebOrderLineItemID(reported: try payload.number(\.webOrderLineItemID)),
       productType: type,
       subscriptionGroup: try payload.identifier(\.subscriptionGroupIdentifier),
       quantity: try payload.integer(\.quantity, in: 1...Int(Int32.max)) ?? 1,
@@ -125,9 +116,7 @@ extension TransactionRecord {
       offerID: try payload.identifier(\.offerIdentifier),
       storefront: payload.storefront.flatMap { $0.wholeMatch(of: /[A-Z]{3}/) == nil ? nil : $0 },
       isUpgraded: payload.isUpgraded ?? false, revocation: payload.revocation,
-      priceMilliunits: payload.price.flatMap {
-        ChargePrice.believable.contains($0) ? $0 : nil
-      },
+      priceMilliunits: payload.price.flatMap { ChargePrice.believable.contains($0) ? $0 : nil },
       currency: try payload.currencyCode(\.currency),
       isCommitment: payload.billingPlanType == .monthly || payload.commitmentInfo != nil)
   }

@@ -13,8 +13,7 @@ package struct HTTPHeader: Hashable, Codable, Sendable {
   package var value: String
 
   package init(_ name: String, _ value: String) {
-    self.name = name
-    self.value = value
+    (self.name, self.value) = (name, value)
   }
 }
 
@@ -47,9 +46,7 @@ package struct AppStoreResponse: Hashable, Sendable, CustomStringConvertible {
   package var body: [UInt8]
 
   package init(status: Int, headers: [HTTPHeader] = [], body: [UInt8]) {
-    self.status = status
-    self.headers = headers
-    self.body = body
+    (self.status, self.headers, self.body) = (status, headers, body)
   }
 
   /// The first header field with this name, compared case-insensitively.
@@ -85,9 +82,7 @@ package struct AppStoreTransportError: Error, CustomStringConvertible {
   package var partial: AppStoreResponse?
 
   package init(_ kind: Kind, detail: String, partial: AppStoreResponse? = nil) {
-    self.kind = kind
-    self.detail = detail
-    self.partial = partial
+    (self.kind, self.detail, self.partial) = (kind, detail, partial)
   }
 
   package var description: String {

@@ -24,8 +24,7 @@ package struct HTTPClientTransport: AppStoreTransport {
 
   /// The caller shuts down the client.
   package init(client: HTTPClient, answerLimitBytes: Int = Self.answerLimitBytes) {
-    self.client = client
-    self.answerLimitBytes = answerLimitBytes
+    (self.client, self.answerLimitBytes) = (client, answerLimitBytes)
   }
 
   /// The configuration of clients for Apple.
@@ -160,9 +159,7 @@ extension AppStoreTransportError.Kind {
 package struct TracedTransport: AppStoreTransport {
   private let transport: any AppStoreTransport
 
-  package init(_ transport: any AppStoreTransport) {
-    self.transport = transport
-  }
+  package init(_ transport: any AppStoreTransport) { self.transport = transport }
 
   package func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
     try await withSpan("Apple", ofKind: .client) { span in

@@ -145,8 +145,7 @@ package struct ReceiptItem: Hashable, Sendable {
     let original =
       try fields.transactionIdentifier("original_transaction_id") ?? transactionID
     guard let original else { throw UnreadableField("transaction_id", "is missing") }
-    self.productID = productID
-    self.purchaseDate = purchaseDate
+    (self.productID, self.purchaseDate) = (productID, purchaseDate)
     self.originalTransactionID = original
     self.transactionID = transactionID ?? "\(original)@\(purchaseDate.milliseconds)"
     guard self.transactionID.utf8.count <= AppleIdentifier.longestNumber else {

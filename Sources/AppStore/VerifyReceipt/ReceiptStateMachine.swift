@@ -12,9 +12,7 @@ struct ReceiptStateMachine {
   private let secrets: [Secret<String>?]
 
   init(apps: AppStoreApps, namedBundleID: String?, logger: Logger) {
-    self.apps = apps
-    self.namedBundleID = namedBundleID
-    self.logger = logger
+    (self.apps, self.namedBundleID, self.logger) = (apps, namedBundleID, logger)
     secrets = apps.secrets(likeliest: namedBundleID)
     route = EndpointState(secretCount: secrets.count)
   }
@@ -171,9 +169,7 @@ struct EndpointState {
   }
 
   /// `secretCount` is the number of distinct secrets, at least one, likeliest first.
-  init(secretCount: Int) {
-    self.secretCount = secretCount
-  }
+  init(secretCount: Int) { self.secretCount = secretCount }
 
   mutating func isReferred(to environment: Environment) -> Step {
     guard environment != endpoint else { return .swapped }

@@ -31,8 +31,7 @@ package struct ReceiptVerifier: Sendable {
   /// `timeout` applies to each request; a verification nearly always takes one or two.
   package init(
     transport: any AppStoreTransport, endpoints: VerifyReceiptEndpoints = .apple,
-    apps: AppStoreApps, timeout: Duration, logger: Logger,
-    now: @escaping @Sendable () -> Timestamp
+    apps: AppStoreApps, timeout: Duration, logger: Logger, now: @escaping @Sendable () -> Timestamp
   ) {
     requests = AppleRequests(
       transport: transport, metrics: AppleMetrics(api: "verify_receipt"), logger: logger,
@@ -114,8 +113,7 @@ package struct VerifyReceiptRequest: Sendable, CustomStringConvertible {
   package var password: Secret<String>?
 
   package init(receiptData: String, password: Secret<String>?) {
-    self.receiptData = receiptData
-    self.password = password
+    (self.receiptData, self.password) = (receiptData, password)
   }
 
   /// The body including the secret; equal requests have equal bytes.

@@ -25,8 +25,7 @@ struct TransactionMerger {
   }
 
   init(environment: Environment, requestDate: Timestamp) {
-    self.environment = environment
-    self.requestDate = requestDate
+    (self.environment, self.requestDate) = (environment, requestDate)
   }
 
   /// Adds an entry of Apple's current data.

@@ -141,32 +141,24 @@ extension ReceiptResponse.Contents {
       ("top level", [renewalFault].compactMap { $0.map { EntryFault(reason: $0) } }),
     ]
     return lists.flatMap { list, faults in
-      faults.map {
-        UnreadableRecord(list: list, reason: $0.reason, purchaseDate: $0.purchaseDate)
-      }
+      faults.map { UnreadableRecord(list: list, reason: $0.reason, purchaseDate: $0.purchaseDate) }
     }
   }
 }
 
 extension ReceiptBody {
   /// The transactions contained in the receipt when it was created.
-  var archivedItems: [ReceiptItem] {
-    (inApp?.elements ?? []) + [transaction].compactMap(\.self)
-  }
+  var archivedItems: [ReceiptItem] { (inApp?.elements ?? []) + [transaction].compactMap(\.self) }
 
   /// The date of the receipt's own data: its creation date or, without one, that of its newest
   /// transaction.
-  var archivedAsOf: Timestamp? {
-    creationDate ?? archivedItems.map(\.purchaseDate).max()
-  }
+  var archivedAsOf: Timestamp? { creationDate ?? archivedItems.map(\.purchaseDate).max() }
 }
 
 extension TransactionRecord {
   /// The entry as evidence of `asOf`, without kind of charge and price, which receipts lack;
   /// `otherwise` applies if no cancellation is named.
-  init(
-    _ item: ReceiptItem, key: TransactionKey, asOf: Timestamp, otherwise: RevocationStatus
-  ) {
+  init(_ item: ReceiptItem, key: TransactionKey, asOf: Timestamp, otherwise: RevocationStatus) {
     self.init(
       key: key, asOf: asOf, purchaseDate: item.purchaseDate,
       originalPurchaseDate: item.originalPurchaseDate, expiresDate: item.expiresDate,
@@ -209,9 +201,7 @@ extension RenewalStatus {
   ///
   /// Of several entries, that of the latest transaction's product counts. `isExpired` means that
   /// the response's status was 21006. Nil without entries.
-  init?(
-    _ entries: [PendingRenewal], latest: TransactionRecord?, asOf: Timestamp, isExpired: Bool
-  ) {
+  init?(_ entries: [PendingRenewal], latest: TransactionRecord?, asOf: Timestamp, isExpired: Bool) {
     let product = latest?.key.productID.rawValue
     let entry = entries.max {
       let (left, right) = ($0.productID == product, $1.productID == product)

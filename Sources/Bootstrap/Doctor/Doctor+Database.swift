@@ -26,9 +26,7 @@ extension Doctor {
         var findings = try await examine(pool)
         let schema = try await schema(pool)
         findings += schema
-        if !schema.contains(where: { $0.verdict == .fault }) {
-          findings += try await work(pool)
-        }
+        if !schema.contains(where: { $0.verdict == .fault }) { findings += try await work(pool) }
         return findings
       } catch let error as PostgresError where error.sqlState == .insufficientPrivilege {
         return [

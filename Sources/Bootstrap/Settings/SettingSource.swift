@@ -195,8 +195,7 @@ package struct SettingError: Error, CustomStringConvertible {
   package let fault: String
 
   package init(name: String, fault: String) {
-    self.name = name
-    self.fault = fault
+    (self.name, self.fault) = (name, fault)
   }
 
   package var description: String { "\(name): \(fault)" }

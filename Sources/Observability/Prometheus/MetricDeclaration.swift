@@ -76,8 +76,7 @@ extension MetricDeclaration {
       "Duration of a round trip, including the wait for a connection", by: ["kind"]),
     .gauge(
       "tenure_database_connections",
-      "Connections to PostgreSQL: idle, busy, leased to a transaction, or connecting",
-      by: ["state"]
+      "Connections to PostgreSQL: idle, busy, leased to a transaction, or connecting", by: ["state"]
     ),
     .gauge("tenure_database_requests_in_flight", "Round trips in flight"),
     .gauge("tenure_database_requests_waiting", "Round trips waiting for a connection"),

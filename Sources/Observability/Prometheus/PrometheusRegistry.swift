@@ -187,13 +187,9 @@ final class PrometheusCounter: CounterHandler {
 
   var value: Int64 { count.load(ordering: .relaxed) }
 
-  func increment(by amount: Int64) {
-    count.wrappingAdd(amount, ordering: .relaxed)
-  }
+  func increment(by amount: Int64) { count.wrappingAdd(amount, ordering: .relaxed) }
 
-  func reset() {
-    count.store(0, ordering: .relaxed)
-  }
+  func reset() { count.store(0, ordering: .relaxed) }
 }
 
 final class PrometheusGauge: MeterHandler, RecorderHandler {

@@ -40,9 +40,7 @@ package struct OpenTelemetryTracer: Tracer {
     return RecordedSpan(span, context: context, buffer: buffer)
   }
 
-  func records(_ trace: TraceContext.TraceID) -> Bool {
-    threshold == .max || trace.low < threshold
-  }
+  func records(_ trace: TraceContext.TraceID) -> Bool { threshold == .max || trace.low < threshold }
 
   /// Does nothing; the exporter sends spans on its own schedule.
   package func forceFlush() {}

@@ -16,8 +16,7 @@ package final class RecordedSpan: Span {
   private let state: Mutex<State>
 
   init(_ span: FinishedSpan, context: InstrumentationContext, buffer: SpanBuffer) {
-    self.context = context
-    self.buffer = buffer
+    (self.context, self.buffer) = (context, buffer)
     isSampled = span.context.isSampled
     state = Mutex(State(span: span))
   }

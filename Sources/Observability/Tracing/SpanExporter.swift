@@ -19,8 +19,7 @@ package struct SpanExporter: Service {
     package var headers: [(name: String, value: Secret<String>)]
 
     package init(url: String, headers: [(name: String, value: Secret<String>)] = []) {
-      self.url = url
-      self.headers = headers
+      (self.url, self.headers) = (url, headers)
     }
   }
 
@@ -40,8 +39,7 @@ package struct SpanExporter: Service {
   package init(
     to collector: Collector, from program: String, interval: Duration = .seconds(5), logger: Logger
   ) {
-    self.collector = collector
-    self.interval = interval
+    (self.collector, self.interval) = (collector, interval)
     resource = [
       ("service.name", "tenure"), ("service.instance.id", UUID().text),
       ("tenure.program", program),

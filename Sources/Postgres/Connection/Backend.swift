@@ -73,9 +73,7 @@ final class Backend: EventSource {
     }
   }
 
-  func closeAsLost() {
-    close(PostgresError(.connectionLost, handle.errorMessage))
-  }
+  func closeAsLost() { close(PostgresError(.connectionLost, handle.errorMessage)) }
 
   func ready(_ readiness: Readiness) {
     if readiness.contains(.writing) { flush() }

@@ -71,13 +71,9 @@ final class Cancellation: @unchecked Sendable {
   // Not written after init; any thread may call PQcancel (libpq manual, "Canceling Queries").
   private let pointer: OpaquePointer
 
-  init(adopting pointer: OpaquePointer) {
-    unsafe self.pointer = unsafe pointer
-  }
+  init(adopting pointer: OpaquePointer) { unsafe self.pointer = unsafe pointer }
 
-  deinit {
-    unsafe PQfreeCancel(pointer)
-  }
+  deinit { unsafe PQfreeCancel(pointer) }
 
   /// Sends the cancellation, then calls back on the loop whether it worked or not.
   func send(then finished: @escaping @Sendable @PostgresLoop () -> Void) {

@@ -23,8 +23,7 @@ final class ExclusiveUse {
     guard backend.exclusive == nil, backend.steps.isEmpty, backend.handle.exitPipeline() else {
       throw PostgresError(.invalidRequest, "the connection is busy with other statements")
     }
-    self.backend = backend
-    self.timeout = timeout
+    (self.backend, self.timeout) = (backend, timeout)
     deadline = .now + timeout
     backend.exclusive = self
   }
@@ -82,9 +81,7 @@ final class ExclusiveUse {
     while !backend.isClosed, backend.handle.isBusy { try await arrival() }
     guard !backend.isClosed else { throw failure }
     let result = backend.handle.nextResult()
-    if let result, result.status == PGRES_FATAL_ERROR {
-      throw await error(of: result)
-    }
+    if let result, result.status == PGRES_FATAL_ERROR { throw await error(of: result) }
     if result == nil, backend.handle.takeUnreplicatedCommit() {
       throw PostgresError.unreplicatedCommit
     }

@@ -59,8 +59,7 @@ final class Request {
     _ completion: Completion, now: ContinuousClock.Instant,
     countedIn roundTrips: PoolMetrics.RoundTrips? = nil
   ) -> Bool {
-    self.completion = completion
-    self.roundTrips = roundTrips
+    (self.completion, self.roundTrips) = (completion, roundTrips)
     acceptedAt = now
     deadline = now + timeout
     guard cancelledAt == nil else {
@@ -84,9 +83,7 @@ final class Request {
   }
 
   /// Marks the failure as caused by a cancellation meant for another request.
-  func blameCancellation() {
-    failure?.wasCancelledByMistake = true
-  }
+  func blameCancellation() { failure?.wasCancelledByMistake = true }
 
   func prepareToRepeat() {
     isRepeated = true

@@ -22,25 +22,17 @@ final class EventLoop: SerialExecutor {
   /// Runs one item, which never ends.
   private let queue = DispatchQueue(label: "postgres-loop")
 
-  init() {
-    queue.async { [self] in run() }
-  }
+  init() { queue.async { [self] in run() } }
 
-  func enqueue(_ work: @escaping @Sendable @PostgresLoop () -> Void) {
-    append(.work(work))
-  }
+  func enqueue(_ work: @escaping @Sendable @PostgresLoop () -> Void) { append(.work(work)) }
 
-  func enqueue(_ job: consuming ExecutorJob) {
-    append(.job(UnownedJob(job)))
-  }
+  func enqueue(_ job: consuming ExecutorJob) { append(.job(UnownedJob(job))) }
 
   func asUnownedSerialExecutor() -> UnownedSerialExecutor {
     unsafe UnownedSerialExecutor(ordinary: self)
   }
 
-  func checkIsolated() {
-    dispatchPrecondition(condition: .onQueue(queue))
-  }
+  func checkIsolated() { dispatchPrecondition(condition: .onQueue(queue)) }
 
   private func append(_ item: Item) {
     let mustWake = inbox.withLock { inbox in

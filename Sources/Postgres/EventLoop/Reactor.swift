@@ -14,9 +14,7 @@ final class Reactor {
   private var timers = Heap<Timer>()
   private var timersSet = 0
 
-  private init() {
-    watchForReading(PostgresLoop.shared.loop.wakeUp.reader)
-  }
+  private init() { watchForReading(PostgresLoop.shared.loop.wakeUp.reader) }
 
   /// Returns the ready sockets; if it may wait, it waits for one until the next timer is due.
   func wait(mayWait: Bool) -> [pollfd] {
@@ -50,9 +48,7 @@ final class Reactor {
     while let source = unflushed.popLast() { source.flush() }
   }
 
-  func flushAtEndOfTurn(_ source: any EventSource) {
-    unflushed.append(source)
-  }
+  func flushAtEndOfTurn(_ source: any EventSource) { unflushed.append(source) }
 
   func watch(_ source: any EventSource, descriptor: Int32) {
     sources[descriptor] = source

@@ -44,9 +44,7 @@ extension ConnectionPool {
     /// A frozen primary would otherwise block requests until their deadline.
     package var suspicionAfter = Duration.seconds(3)
 
-    package init(uri: Secret<String>) {
-      self.uri = uri
-    }
+    package init(uri: Secret<String>) { self.uri = uri }
 
     /// Settings sent with each BEGIN; a PgBouncer in transaction mode allows no longer-lived ones.
     var transactionSettings: [SQL] {

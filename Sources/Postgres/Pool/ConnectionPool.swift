@@ -34,9 +34,7 @@ package final class ConnectionPool: StatementRunner {
     PostgresLoop.submit { driver.startHealthChecks() }
   }
 
-  deinit {
-    PostgresLoop.submit { [driver] in driver.closeNow() }
-  }
+  deinit { PostgresLoop.submit { [driver] in driver.closeNow() } }
 
   /// Sends statements together, as one implicit transaction.
   ///
@@ -168,8 +166,7 @@ package final class Connection: StatementRunner {
   let session: Session
 
   init(pool: ConnectionPool, session: Session) {
-    self.pool = pool
-    self.session = session
+    (self.pool, self.session) = (pool, session)
   }
 
   /// The server process ID that was announced for this connection; nil before the first statement.

@@ -52,9 +52,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     slots = Array(repeating: Slot(lastProgress: now), count: max(1, limit))
   }
 
-  var isIdle: Bool {
-    waiting.isEmpty && slots.allSatisfy { $0.inFlight == 0 && !$0.isLeased }
-  }
+  var isIdle: Bool { waiting.isEmpty && slots.allSatisfy { $0.inFlight == 0 && !$0.isLeased } }
 
   /// Assigns a connection to a request; nil if the request must wait.
   mutating func place(_ need: Need, now: ContinuousClock.Instant) -> Int? {
@@ -92,9 +90,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     slots[slot].lastProgress = now
   }
 
-  mutating func released(_ slot: Int) {
-    slots[slot].isLeased = false
-  }
+  mutating func released(_ slot: Int) { slots[slot].isLeased = false }
 
   mutating func connected(_ slot: Int, now: ContinuousClock.Instant) {
     slots[slot] = Slot(status: .ready, lastProgress: now)

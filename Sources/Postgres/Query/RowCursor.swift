@@ -12,9 +12,7 @@ package struct RowCursor {
   package var column: Int
 
   package init(rows: Rows, row: Int, column: Int = 0) {
-    self.rows = rows
-    self.row = row
-    self.column = column
+    (self.rows, self.row, self.column) = (rows, row, column)
   }
 
   /// Reads the next column; a ``PostgresError`` names the column.
@@ -62,16 +60,12 @@ extension RowCursor {
   package mutating func next(_: Int64?.Type) throws -> Int64? { try optional() }
   package mutating func next(_: UUID.Type) throws -> UUID { try value() }
   package mutating func next(_: UUID?.Type) throws -> UUID? { try optional() }
-  package mutating func next(_: PostgresTimestamp.Type) throws -> PostgresTimestamp {
-    try value()
-  }
+  package mutating func next(_: PostgresTimestamp.Type) throws -> PostgresTimestamp { try value() }
   package mutating func next(_: PostgresTimestamp?.Type) throws -> PostgresTimestamp? {
     try optional()
   }
 
-  private mutating func value<Value: PostgresDecodable>() throws -> Value {
-    try next(Value.self)
-  }
+  private mutating func value<Value: PostgresDecodable>() throws -> Value { try next(Value.self) }
 
   private mutating func optional<Value: PostgresDecodable>() throws -> Value? {
     try next(Value?.self)

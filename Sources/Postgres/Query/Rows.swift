@@ -111,13 +111,9 @@ package struct Row: Sendable {
 package final class ResultHandle: @unchecked Sendable {
   private let pointer: OpaquePointer
 
-  init(adopting pointer: OpaquePointer) {
-    unsafe self.pointer = unsafe pointer
-  }
+  init(adopting pointer: OpaquePointer) { unsafe self.pointer = unsafe pointer }
 
-  deinit {
-    unsafe PQclear(pointer)
-  }
+  deinit { unsafe PQclear(pointer) }
 
   var status: ExecStatusType { unsafe PQresultStatus(pointer) }
   var rowCount: Int { Int(unsafe PQntuples(pointer)) }

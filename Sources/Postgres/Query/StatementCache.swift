@@ -11,9 +11,7 @@ struct StatementCache {
         && left.parameters.elementsEqual(right.parameters) { $0.type == $1.type }
     }
 
-    func hash(into hasher: inout Hasher) {
-      hasher.combine(text)
-    }
+    func hash(into hasher: inout Hasher) { hasher.combine(text) }
   }
 
   private struct Entry {
@@ -42,9 +40,7 @@ struct StatementCache {
   ///
   /// In transaction mode, PgBouncer lets many connections share a server session. Unique names keep
   /// a connection from finding another's statement.
-  static func randomMark() -> String {
-    "_" + String(UInt64.random(in: .min ... .max), radix: 36)
-  }
+  static func randomMark() -> String { "_" + String(UInt64.random(in: .min ... .max), radix: 36) }
 
   var count: Int { entries.count }
 

@@ -22,9 +22,7 @@ package final class Cursor: Sendable {
     _ transaction: Transaction, _ query: SQL, _ settings: [SQL], rowsAtOnce: Int,
     idleTimeout: Duration, deadline: Duration?
   ) async throws {
-    self.transaction = transaction
-    self.rowsAtOnce = rowsAtOnce
-    self.deadline = deadline
+    (self.transaction, self.rowsAtOnce, self.deadline) = (transaction, rowsAtOnce, deadline)
     let milliseconds = max(1, Int(idleTimeout / .milliseconds(1)))
     let opening: [SQL] =
       settings + [

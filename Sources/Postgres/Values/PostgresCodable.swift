@@ -58,17 +58,13 @@ extension PostgresDecodable {
     column += 1
   }
 
-  package init(from cursor: inout RowCursor) throws {
-    self = try cursor.next(Self.self)
-  }
+  package init(from cursor: inout RowCursor) throws { self = try cursor.next(Self.self) }
 
   package static func canDecodeArray(_ type: PostgresType) -> Bool {
     type.element.map(canDecode) ?? false
   }
 
-  package static func decodeNull() throws -> Self {
-    throw DecodingFault.unexpectedNull
-  }
+  package static func decodeNull() throws -> Self { throw DecodingFault.unexpectedNull }
 }
 
 /// The reason why a value could not be decoded; the row's reader adds the column.
@@ -93,9 +89,7 @@ extension PostgresEncodable where Self: RawRepresentable, RawValue: PostgresEnco
 
   package var isPostgresNull: Bool { rawValue.isPostgresNull }
 
-  package func encode(into buffer: inout PostgresBuffer) {
-    rawValue.encode(into: &buffer)
-  }
+  package func encode(into buffer: inout PostgresBuffer) { rawValue.encode(into: &buffer) }
 }
 
 extension PostgresDecodable where Self: RawRepresentable, RawValue: PostgresDecodable {

@@ -150,8 +150,7 @@ package struct AccessTerms: Sendable {
   package var sandboxAccess: SandboxAccess
 
   package init(catalogue: Catalogue, sandboxAccess: SandboxAccess = .all) {
-    self.catalogue = catalogue
-    self.sandboxAccess = sandboxAccess
+    (self.catalogue, self.sandboxAccess) = (catalogue, sandboxAccess)
   }
 
   /// Whether a charge of the environment grants an account anything; if not, it fulfils no order.
@@ -160,8 +159,7 @@ package struct AccessTerms: Sendable {
   }
 
   package func entitlements(
-    of accountID: String, holding holdings: [Holding], granted grants: [Grant],
-    at moment: Timestamp
+    of accountID: String, holding holdings: [Holding], granted grants: [Grant], at moment: Timestamp
   ) -> [Entitlement] {
     let (holdings, grants) = counted(holdings, grants, of: accountID)
     return Entitlement.entitlements(
@@ -170,8 +168,7 @@ package struct AccessTerms: Sendable {
 
   /// Finds the next moment at which time alone can change the entitlements.
   package func nextChange(
-    of accountID: String, holding holdings: [Holding], granted grants: [Grant],
-    after now: Timestamp
+    of accountID: String, holding holdings: [Holding], granted grants: [Grant], after now: Timestamp
   ) -> Timestamp? {
     let (holdings, grants) = counted(holdings, grants, of: accountID)
     return EntitlementEvents.nextChange(

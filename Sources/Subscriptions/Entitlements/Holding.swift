@@ -31,8 +31,7 @@ package struct Holding: Hashable, Sendable {
     package var phase: RenewalStatus.Phase
 
     package init(autoRenews: Bool, phase: RenewalStatus.Phase) {
-      self.autoRenews = autoRenews
-      self.phase = phase
+      (self.autoRenews, self.phase) = (autoRenews, phase)
     }
   }
 
@@ -194,9 +193,7 @@ extension Holding {
   }
 
   /// The same as reported by Apple; nil where only the catalogue has it.
-  fileprivate var reportedEnd: Timestamp? {
-    endsAt.map { min($0, supersededAt ?? $0) }
-  }
+  fileprivate var reportedEnd: Timestamp? { endsAt.map { min($0, supersededAt ?? $0) } }
 
   /// The order in which ended holdings are shown: the last to end, then the last to begin.
   fileprivate func endsEarlier(than other: Holding) -> Bool {
@@ -235,9 +232,7 @@ extension Holding {
   /// Tolerates clocks that differ: Apple dates charges seconds ahead.
   package func hasBegun(by moment: Timestamp) -> Bool { startsAt <= moment + .clockTolerance }
 
-  package func isRevoked(at moment: Timestamp) -> Bool {
-    revokedAt.map { $0 <= moment } ?? false
-  }
+  package func isRevoked(at moment: Timestamp) -> Bool { revokedAt.map { $0 <= moment } ?? false }
 }
 
 /// An account's holdings of one original transaction, or of those that Apple links, and the

@@ -78,9 +78,7 @@ package struct Catalogue: Sendable {
   /// By product id and date.
   package var allVersions: [Product] { versions.sorted { $0.key < $1.key }.flatMap(\.value) }
 
-  package var products: [Product] {
-    versions.values.compactMap(\.last).sorted { $0.id < $1.id }
-  }
+  package var products: [Product] { versions.values.compactMap(\.last).sorted { $0.id < $1.id } }
 }
 
 /// A length of time by the calendar: months and years keep the day of the month if possible.
@@ -92,8 +90,7 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
   package var days: Int
 
   package init(months: Int = 0, days: Int = 0) {
-    self.months = months
-    self.days = days
+    (self.months, self.days) = (months, days)
   }
 
   /// Reads an ISO 8601 duration of years, months, weeks and days, such as `P1M` or `P1Y`; nil for

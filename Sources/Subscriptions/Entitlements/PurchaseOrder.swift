@@ -46,9 +46,7 @@ package struct PurchaseOrder: Hashable, Sendable {
     package var fulfils: UUID?
 
     package init(charge: Charge, decision: Decision, fulfils: UUID?) {
-      self.charge = charge
-      self.decision = decision
-      self.fulfils = fulfils
+      (self.charge, self.decision, self.fulfils) = (charge, decision, fulfils)
     }
 
     /// Whether the charge gives the account something that can have been ordered.

@@ -37,13 +37,8 @@ package struct LedgerEvent: Hashable, Sendable {
   package var account: AccountKey?
   package var data: EventData
 
-  package init(
-    _ kind: Kind, at occurredAt: Timestamp, account: AccountKey?, data: EventData
-  ) {
-    self.kind = kind
-    self.occurredAt = occurredAt
-    self.account = account
-    self.data = data
+  package init(_ kind: Kind, at occurredAt: Timestamp, account: AccountKey?, data: EventData) {
+    (self.kind, self.occurredAt, self.account, self.data) = (kind, occurredAt, account, data)
   }
 }
 

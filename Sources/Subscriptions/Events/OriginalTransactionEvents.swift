@@ -219,8 +219,7 @@ struct ObservedState: Sendable {
   let outlook: RenewalOutlook?
 
   init(line: OriginalTransaction, rule: OwnershipRule) {
-    self.line = line
-    self.rule = rule
+    (self.line, self.rule) = (line, rule)
     outlook = RenewalOutlook(rule)
   }
 
@@ -290,8 +289,7 @@ package enum EntitlementEvents {
       if case .some(.some(let end)) = known, end <= now {
         let shown = current[name].flatMap { $0.isActive ? nil : $0 }
         let source = current[name]?.source ?? .appStore
-        add(
-          .entitlementExpired, at: end, shown ?? .ended(name, .expired, at: end, from: source))
+        add(.entitlementExpired, at: end, shown ?? .ended(name, .expired, at: end, from: source))
         known = nil
       }
       switch (known, active[name]) {

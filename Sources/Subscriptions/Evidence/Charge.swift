@@ -168,9 +168,7 @@ struct Partition {
       .sorted { $0[0] < $1[0] }
   }
 
-  mutating func unite(_ one: Int, _ other: Int) {
-    parents[root(of: one)] = root(of: other)
-  }
+  mutating func unite(_ one: Int, _ other: Int) { parents[root(of: one)] = root(of: other) }
 
   private mutating func root(of position: Int) -> Int {
     var position = position

@@ -119,9 +119,8 @@ package struct RenewalStatus: Hashable, Codable, Sendable {
   package var isCommitment: Bool
 
   package init(
-    asOf: Timestamp, autoRenews: Bool?, phase: Phase? = nil,
-    autoRenewProductID: ProductID? = nil, expirationIntent: Int? = nil,
-    appAccountToken: UUID? = nil, isCommitment: Bool = false
+    asOf: Timestamp, autoRenews: Bool?, phase: Phase? = nil, autoRenewProductID: ProductID? = nil,
+    expirationIntent: Int? = nil, appAccountToken: UUID? = nil, isCommitment: Bool = false
   ) {
     self.asOf = asOf
     self.autoRenews = autoRenews

@@ -7,10 +7,7 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
   package var content: Content
 
   package init(line: OriginalTransactionKey, number: Int, recordedAt: Timestamp, content: Content) {
-    self.line = line
-    self.number = number
-    self.recordedAt = recordedAt
-    self.content = content
+    (self.line, self.number, self.recordedAt, self.content) = (line, number, recordedAt, content)
   }
 
   package var recorded: RecordingOrder { RecordingOrder(at: recordedAt, number: number) }

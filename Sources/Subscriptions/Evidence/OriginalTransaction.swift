@@ -31,8 +31,7 @@ package struct OriginalTransaction: Sendable {
       package var at: Timestamp
 
       package init(account: AccountKey, at: Timestamp) {
-        self.account = account
-        self.at = at
+        (self.account, self.at) = (account, at)
       }
     }
 

@@ -68,8 +68,7 @@ extension TransactionRecord {
       purchaseDate: max(known.purchaseDate, known.chargedAt),
       expiresDate: form.hasExpiry ? known.expiresDate?.value : nil, quantity: known.quantity,
       appAccountToken: form.hasToken ? known.appAccountToken?.value : nil,
-      ownershipType: known.ownershipType, periodType: known.periodType,
-      revocation: form.revocation)
+      ownershipType: known.ownershipType, periodType: known.periodType, revocation: form.revocation)
   }
 
   fileprivate var form: RepeatedEvidence.Form {

@@ -7,13 +7,8 @@ package struct Revocation: Hashable, Codable, Sendable {
   /// The refunded share in thousandths of a percent; nil: not reported.
   package var percentage: Int64?
 
-  package init(
-    at: Timestamp, reason: String?, type: String? = nil, percentage: Int64? = nil
-  ) {
-    self.at = at
-    self.reason = reason
-    self.type = type
-    self.percentage = percentage
+  package init(at: Timestamp, reason: String?, type: String? = nil, percentage: Int64? = nil) {
+    (self.at, self.reason, self.type, self.percentage) = (at, reason, type, percentage)
   }
 
   /// Whether money was refunded, unlike to a member who leaves a family.

@@ -76,8 +76,7 @@ package struct Dated<Value: Hashable & Sendable>: Hashable, Sendable {
   package var asOf: Timestamp
 
   package init(_ value: Value, asOf: Timestamp) {
-    self.value = value
-    self.asOf = asOf
+    (self.value, self.asOf) = (value, asOf)
   }
 }
 
@@ -183,8 +182,7 @@ package struct RecordingOrder: Hashable, Comparable, Codable, Sendable {
   package var number: Int
 
   package init(at: Timestamp, number: Int) {
-    self.at = at
-    self.number = number
+    (self.at, self.number) = (at, number)
   }
 
   package static func < (lhs: RecordingOrder, rhs: RecordingOrder) -> Bool {

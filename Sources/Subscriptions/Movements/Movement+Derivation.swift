@@ -26,20 +26,17 @@ private struct Journal {
   private mutating func add(
     _ kind: Movement.Kind, at moment: Timestamp, _ terms: ChargeTerms, number: Int = 1,
     cause: String = "", from origin: Timestamp? = nil, price: ChargePrice? = nil, amount: Int64 = 0,
-    monthlyTwelfths: Int64 = 0, ownership: Movement.Ownership? = nil,
-    expiry: Movement.Expiry? = nil
+    monthlyTwelfths: Int64 = 0, ownership: Movement.Ownership? = nil, expiry: Movement.Expiry? = nil
   ) {
     movements.append(
       Movement(
-        kind: kind, at: moment, line: terms.charge.line,
-        transactionID: terms.charge.transactionID, productID: terms.productID,
-        productType: terms.productType, cause: cause, originAt: origin, number: number,
-        ownershipType: terms.ownershipType,
-        periodType: terms.periodType, offerType: terms.offerType, offerID: terms.offerID,
-        storefront: terms.storefront, quantity: terms.quantity,
-        currency: price?.currency, amountMilliunits: amount, priceSource: price?.source,
-        monthlyTwelfths: monthlyTwelfths, account: terms.owner, ownership: ownership,
-        expiry: expiry))
+        kind: kind, at: moment, line: terms.charge.line, transactionID: terms.charge.transactionID,
+        productID: terms.productID, productType: terms.productType, cause: cause, originAt: origin,
+        number: number, ownershipType: terms.ownershipType, periodType: terms.periodType,
+        offerType: terms.offerType, offerID: terms.offerID, storefront: terms.storefront,
+        quantity: terms.quantity, currency: price?.currency, amountMilliunits: amount,
+        priceSource: price?.source, monthlyTwelfths: monthlyTwelfths, account: terms.owner,
+        ownership: ownership, expiry: expiry))
   }
 
   // MARK: Charges
@@ -172,9 +169,7 @@ private struct Journal {
 
   /// A trial is converted when a paid period follows; if Apple retried the charge in between, the
   /// trial ended unpaid first, and that end is reversed and replaced by a conversion.
-  private mutating func addTrialEnd(
-    before index: Int, in spans: [Span], begunAt start: Timestamp
-  ) {
+  private mutating func addTrialEnd(before index: Int, in spans: [Span], begunAt start: Timestamp) {
     let last = spans[index - 1]
     func add(at moment: Timestamp, number: Int = -1, _ cause: String) {
       self.add(.trialEnded, at: moment, last.terms, number: number, cause: cause, from: start)
@@ -228,8 +223,7 @@ extension OriginalTransaction {
       if let last {
         let isSecond = isNew && accounts.count == 2
         moves[binding.charge] = Movement.Ownership.Move(
-          from: last.account,
-          sharedWith: isSecond ? accounts.first { $0 != binding.account } : nil)
+          from: last.account, sharedWith: isSecond ? accounts.first { $0 != binding.account } : nil)
       }
       last = binding
     }
@@ -303,17 +297,14 @@ package struct ChargePrice: Hashable, Sendable {
       currency.utf8.count == 3,
       currency.utf8.allSatisfy((UInt8(ascii: "A")...UInt8(ascii: "Z")).contains)
     else { return nil }
-    self.amountMilliunits = amountMilliunits
-    self.currency = currency
-    self.source = source
+    (self.amountMilliunits, self.currency, self.source) = (amountMilliunits, currency, source)
   }
 
   /// The catalogue's price is for one; Apple's is for all.
   fileprivate init?(catalogue product: Product?, quantity: Int) {
     let amount = product?.priceMilliunits?.multipliedReportingOverflow(by: Int64(quantity))
     self.init(
-      amount.flatMap { $0.overflow ? nil : $0.partialValue }, product?.currency,
-      source: .catalogue)
+      amount.flatMap { $0.overflow ? nil : $0.partialValue }, product?.currency, source: .catalogue)
   }
 }
 

@@ -144,8 +144,7 @@ extension SubscriptionTimeline.Run {
   private init(
     _ position: Int, of charge: Charge, before next: Timestamp?, _ course: RenewalForecast
   ) {
-    self.position = position
-    self.next = next
+    (self.position, self.next) = (position, next)
     start = charge.date
     paidEnd = charge.end
     var trouble = course.trouble(afterChargeAt: position, before: next)
@@ -183,9 +182,7 @@ extension SubscriptionTimeline.Run {
       }
       isOn = change.isOn
     }
-    if since < regularEnd {
-      spans.append(span(state(isOn, terms), from: since, to: regularEnd))
-    }
+    if since < regularEnd { spans.append(span(state(isOn, terms), from: since, to: regularEnd)) }
     if regularEnd < end { spans.append(span(.inGracePeriod, from: regularEnd, to: end)) }
     return spans
   }
@@ -203,8 +200,7 @@ extension SubscriptionTimeline.Run {
     func append(_ state: SubscriptionTimeline.State, until moment: Timestamp) {
       let until = end.map { min($0, moment) } ?? moment
       guard since < until else { return }
-      spans.append(
-        SubscriptionTimeline.Span(start: since, end: until, state: state, terms: terms))
+      spans.append(SubscriptionTimeline.Span(start: since, end: until, state: state, terms: terms))
       since = until
     }
     if isRevoked {
@@ -213,8 +209,7 @@ extension SubscriptionTimeline.Run {
       append(.inBillingRetry, until: retryEnd)
     }
     if end.map({ since < $0 }) ?? true {
-      spans.append(
-        SubscriptionTimeline.Span(start: since, end: end, state: .expired, terms: terms))
+      spans.append(SubscriptionTimeline.Span(start: since, end: end, state: .expired, terms: terms))
     }
     return spans
   }

@@ -9,8 +9,7 @@ package struct AutoRenewOffDate: Hashable, Sendable {
   package var at: Timestamp
 
   package init(line: OriginalTransactionKey, at: Timestamp) {
-    self.line = line
-    self.at = at
+    (self.line, self.at) = (line, at)
   }
 }
 

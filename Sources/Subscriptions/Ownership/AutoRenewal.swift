@@ -8,12 +8,8 @@ package struct AutoRenewal {
   let course: RenewalForecast
   private let constants: RuleConstants
 
-  init(
-    history: EvidenceHistory, charges: [Charge], constants: RuleConstants = .standard
-  ) {
-    self.history = history
-    self.charges = charges
-    self.constants = constants
+  init(history: EvidenceHistory, charges: [Charge], constants: RuleConstants = .standard) {
+    (self.history, self.charges, self.constants) = (history, charges, constants)
     course = RenewalForecast(history, charges: charges, constants: constants)
   }
 
@@ -112,8 +108,7 @@ package struct AutoRenewal {
     }
     switch status.phase {
     case .gracePeriod, .billingRetry:
-      let limit = constants.billingRetry(
-        isCommitment: previous.isCommitment || status.isCommitment)
+      let limit = constants.billingRetry(isCommitment: previous.isCommitment || status.isCommitment)
       let isInTime = charge.date <= periodEnd + limit
       return (isInTime ? .recoveredFromBillingProblem : .billingRetryOver, status.at)
     case .expired: return (.expired, status.at)

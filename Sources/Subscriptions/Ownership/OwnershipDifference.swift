@@ -36,8 +36,7 @@ package struct OwnershipDifference: Hashable, Sendable {
         : [holding.end(in: catalogue), holding.revokedAt].compactMap(\.self).min()
       return OwnershipDifference(
         charge: charge, owner: decision.owner, decision: decision, verdict: verdict,
-        accessEndsAt: isConsumable ? nil : end,
-        access: max(.zero, (end ?? now) - holding.startsAt),
+        accessEndsAt: isConsumable ? nil : end, access: max(.zero, (end ?? now) - holding.startsAt),
         price: line.terms(of: charge, owner: nil, in: catalogue).price)
     }
   }
@@ -99,9 +98,7 @@ package struct OwnershipComparison: Sendable {
       for account in difference.gains + [difference.loses].compactMap(\.self) {
         let hash = account.hashValue
         if accounts[nil, default: []].insert(hash).inserted { total.accounts += 1 }
-        if accounts[month, default: []].insert(hash).inserted {
-          figures[month]?.accounts += 1
-        }
+        if accounts[month, default: []].insert(hash).inserted { figures[month]?.accounts += 1 }
       }
     }
   }

@@ -53,9 +53,7 @@ package struct OwnershipRule: Sendable {
     _ history: EvidenceHistory, charges: [Charge], recorded decisions: [Decision],
     constants: RuleConstants = .standard
   ) {
-    self.history = history
-    self.charges = charges
-    self.decisions = decisions
+    (self.history, self.charges, self.decisions) = (history, charges, decisions)
     autoRenewal = AutoRenewal(history: history, charges: charges, constants: constants)
     importedOverrides = history.importedOverrides
     isSettled = decisions.map { !$0.isProvisional }
@@ -129,8 +127,7 @@ package struct OwnershipRule: Sendable {
     }
     let charge = charges[position]
     if let account = history.buyer(by: charge.appAccountToken, asOf: charge.date) {
-      return Decision(
-        owner: account, rule: .appAccountToken, renewal: renewal, isProvisional: true)
+      return Decision(owner: account, rule: .appAccountToken, renewal: renewal, isProvisional: true)
     }
     return Decision(owner: nil, rule: .unclaimed, renewal: renewal, isProvisional: true)
   }
@@ -243,8 +240,7 @@ package struct OwnershipRule: Sendable {
       guard let last = ownerOverrides.last else { continue }
       var renewal = decisions[position].renewal
       guard last.isRelease else {
-        decisions[position] = Decision(
-          owner: last.account, rule: .administrator, renewal: renewal)
+        decisions[position] = Decision(owner: last.account, rule: .administrator, renewal: renewal)
         isSettled[position] = true
         continue
       }

@@ -49,11 +49,8 @@ package struct RenewalForecast: Sendable {
   private let statementsAtCharges: [AutoRenewStatus?]
   private let constants: RuleConstants
 
-  init(
-    _ history: EvidenceHistory, charges: [Charge], constants: RuleConstants = .standard
-  ) {
-    self.charges = charges
-    self.constants = constants
+  init(_ history: EvidenceHistory, charges: [Charge], constants: RuleConstants = .standard) {
+    (self.charges, self.constants) = (charges, constants)
     statuses = history.statuses
     var (switches, phases): ([Switch], [PhaseStatement]) = ([], [])
     // By date, off after on.
@@ -71,8 +68,7 @@ package struct RenewalForecast: Sendable {
           PhaseStatement(at: status.asOf, phase: phase, isCommitment: status.isCommitment))
       }
     }
-    self.switches = switches
-    self.phases = phases
+    (self.switches, self.phases) = (switches, phases)
 
     var statements: [AutoRenewStatus?] = []
     var statement: AutoRenewStatus?
@@ -83,8 +79,7 @@ package struct RenewalForecast: Sendable {
         statement = .taking(next, after: statement)
         rest.removeFirst()
       }
-      let known = charges.applicable(
-        statement, toRenewalOfChargeAt: position, constants)
+      let known = charges.applicable(statement, toRenewalOfChargeAt: position, constants)
       statements.append(known)
       if charge.isSubscription, !charge.neverBegan { statement = known }
     }
@@ -230,9 +225,7 @@ extension [Charge] {
   ) -> RenewalForecast.AutoRenewStatus? {
     guard var statement, let offSince = statement.offSince,
       offSince < earliestStatementDate(about: position, constants)
-    else {
-      return statement
-    }
+    else { return statement }
     guard statement.autoRenews else { return nil }
     statement.offSince = nil
     return statement

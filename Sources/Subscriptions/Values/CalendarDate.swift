@@ -11,9 +11,7 @@ package struct CalendarDate: Hashable, Sendable {
   package var day: Int
 
   package init(year: Int, month: Int, day: Int) {
-    self.year = year
-    self.month = month
-    self.day = day
+    (self.year, self.month, self.day) = (year, month, day)
   }
 
   package init(daysSince1970 days: Int) {
@@ -80,7 +78,6 @@ extension Timestamp {
   }
 
   package init(_ date: CalendarDate, millisecondOfDay: Int64 = 0) {
-    self.init(
-      milliseconds: Int64(date.daysSince1970) * Self.millisecondsPerDay + millisecondOfDay)
+    self.init(milliseconds: Int64(date.daysSince1970) * Self.millisecondsPerDay + millisecondOfDay)
   }
 }

@@ -56,8 +56,7 @@ package struct OriginalTransactionKey: Hashable, Comparable, Codable, Sendable,
   package let originalTransactionID: OriginalTransactionID
 
   package init(_ environment: Environment, _ originalTransactionID: OriginalTransactionID) {
-    self.environment = environment
-    self.originalTransactionID = originalTransactionID
+    (self.environment, self.originalTransactionID) = (environment, originalTransactionID)
   }
 
   package static func < (lhs: OriginalTransactionKey, rhs: OriginalTransactionKey) -> Bool {
@@ -76,9 +75,7 @@ package struct TransactionKey: Hashable, Comparable, Codable, Sendable {
   package let productID: ProductID
 
   package init(line: OriginalTransactionKey, transactionID: TransactionID, productID: ProductID) {
-    self.line = line
-    self.transactionID = transactionID
-    self.productID = productID
+    (self.line, self.transactionID, self.productID) = (line, transactionID, productID)
   }
 
   package static func < (lhs: TransactionKey, rhs: TransactionKey) -> Bool {

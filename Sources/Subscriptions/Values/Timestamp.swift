@@ -5,9 +5,7 @@
 package struct Timestamp: Hashable, Comparable, Sendable {
   package var milliseconds: Int64
 
-  package init(milliseconds: Int64) {
-    self.milliseconds = milliseconds
-  }
+  package init(milliseconds: Int64) { self.milliseconds = milliseconds }
 
   package static func < (lhs: Timestamp, rhs: Timestamp) -> Bool {
     lhs.milliseconds < rhs.milliseconds
@@ -125,9 +123,7 @@ extension Timestamp: CustomStringConvertible {
 private struct DigitReader {
   private var rest: ArraySlice<UInt8>
 
-  init(_ text: some StringProtocol) {
-    rest = ArraySlice(text.utf8)
-  }
+  init(_ text: some StringProtocol) { rest = ArraySlice(text.utf8) }
 
   var isAtEnd: Bool { rest.isEmpty }
 

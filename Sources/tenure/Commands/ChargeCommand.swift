@@ -49,9 +49,7 @@ struct ChargeOptions: ParsableArguments {
     transform: ArgumentText.moment)
   var effectiveFrom: Timestamp?
 
-  fileprivate func place(
-    with account: String?, _ action: AdministratorOptions
-  ) async throws {
+  fileprivate func place(with account: String?, _ action: AdministratorOptions) async throws {
     let id = TransactionID(transaction)
     let isChanged = try await action.options.withLedger { ledger, terms, now in
       let lines = try await ledger.ownership.lines(of: id)

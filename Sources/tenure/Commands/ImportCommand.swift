@@ -44,9 +44,7 @@ struct ImportCommand: AsyncParsableCommand {
   var source: String?
 
   func validate() throws {
-    guard status != (file != nil) else {
-      throw ValidationError("Specify a FILE or --status.")
-    }
+    guard status != (file != nil) else { throw ValidationError("Specify a FILE or --status.") }
     guard !status || !dryRun else {
       throw ValidationError("--status and --dry-run can't be combined.")
     }
@@ -81,8 +79,7 @@ struct ImportCommand: AsyncParsableCommand {
 
   /// Imports a file and prints the result; returns whether every line was accepted.
   private func run(
-    _ path: String, _ ledger: Ledger, _ terms: AccessTerms,
-    now: @escaping @Sendable () -> Timestamp
+    _ path: String, _ ledger: Ledger, _ terms: AccessTerms, now: @escaping @Sendable () -> Timestamp
   ) async throws -> Bool {
     let input = try InputFile(path, now: now())
     let bar = ImportBar(bytes: input.bytes)

@@ -107,9 +107,7 @@ final class ProgressBar: Sendable {
   private let isTerminal = isatty(STDERR_FILENO) == 1
   private let lastLine = Mutex(ContinuousClock.now)
 
-  init(_ what: String) {
-    self.what = what
-  }
+  init(_ what: String) { self.what = what }
 
   func show(_ done: Int, of all: Int? = nil) {
     show(all.map { Self.text(done, of: $0, what) } ?? "\(done) \(what)")

@@ -95,8 +95,7 @@ extension SettingOptions {
     do {
       rate = try Rate(subject, value, validFrom: day.text)
     } catch {
-      throw ValidationError(
-        "The \(error.field.rawValue.replacing("_", with: " ")) \(error.text).")
+      throw ValidationError("The \(error.field.rawValue.replacing("_", with: " ")) \(error.text).")
     }
     try await withLedger { ledger, _, now in
       try await ledger.rates.set(rate, by: administrator, at: now)

@@ -121,8 +121,7 @@ struct ReportOptions: ParsableArguments {
     transform: ArgumentText.moment)
   var knownAt: Timestamp?
 
-  @Option(
-    help: "Point in time to report on. (default: now)", transform: ArgumentText.moment)
+  @Option(help: "Point in time to report on. (default: now)", transform: ArgumentText.moment)
   var asOf: Timestamp?
 
   @Option(help: "intake: number of days, without --from; renewals-due: days ahead. (default: 30)")

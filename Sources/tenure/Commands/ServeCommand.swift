@@ -38,8 +38,7 @@ struct ServeCommand: AsyncParsableCommand {
       "serve", settings, listeningOn: host, port: port, settings: "TENURE_HTTP"
     ) { assembly, _, logger in
       let application = assembly.api(keys: keys).application(
-        host: host, port: port,
-        limits: ConnectionLimits(connections: settings.httpMaxConnections)
+        host: host, port: port, limits: ConnectionLimits(connections: settings.httpMaxConnections)
       ) { port in
         logger.info(
           "Serving",

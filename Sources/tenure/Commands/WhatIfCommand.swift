@@ -98,8 +98,7 @@ struct WhatIfCommand: AsyncParsableCommand {
       let scope = try await question.scope(in: ledger)
       return try await listing { report in
         try await ledger.auditor.compare(
-          with: question.policy, in: scope, at: now, progress: { progress.show($0) },
-          report: report
+          with: question.policy, in: scope, at: now, progress: { progress.show($0) }, report: report
         ).comparison
       }
     } catch let problem as Problem {

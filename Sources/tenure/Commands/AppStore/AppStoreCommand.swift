@@ -53,9 +53,7 @@ struct AppStoreOptions: ParsableArguments {
     var settings = try Settings(
       await SettingSource(
         flags: ["TENURE_LOG_LEVEL": logLevel].compactMapValues(\.self), file: file))
-    if settings.apps.isEmpty, let bundleID {
-      settings.apps = [try AppStoreApp(bundleID: bundleID)]
-    }
+    if settings.apps.isEmpty, let bundleID { settings.apps = [try AppStoreApp(bundleID: bundleID)] }
     let apps = try settings.appStoreApps()
     let key = try settings.neededServerAPIKey()
     let logger = settings.bootstrapLogger()

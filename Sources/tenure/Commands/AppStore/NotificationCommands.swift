@@ -46,8 +46,7 @@ struct NotificationsCommand: AppStoreQuery {
 
   private var query: NotificationHistoryQuery {
     let end = to ?? .now
-    var query = NotificationHistoryQuery(
-      startDate: from ?? end - Self.span, endDate: end)
+    var query = NotificationHistoryQuery(startDate: from ?? end - Self.span, endDate: end)
     query.onlyFailures = failures
     if let type {
       query.subject = .type(
@@ -65,8 +64,7 @@ struct NotificationsCommand: AppStoreQuery {
     var failure: (any Error)?
     var notifications: [SentNotification] = []
     do {
-      let pages = clients.api.notificationHistoryPages(
-        query, of: clients.bundleID, in: environment)
+      let pages = clients.api.notificationHistoryPages(query, of: clients.bundleID, in: environment)
       for try await page in pages {
         notifications += page.content.notifications
         progress.show(notifications.count)
