@@ -64,8 +64,7 @@ package struct AppStoreApps: Sendable {
     all.first { ExactText($0.bundleID) == ExactText(bundleID) }
   }
 
-  /// Each distinct secret once, that of the app `likeliest` first, then in configuration order;
-  /// never empty, and nil means a request without a password.
+  /// Each distinct secret once, first that of the app `likeliest`; nil means a request without one.
   func secrets(likeliest: String?) -> [Secret<String>?] {
     let first = all.filter { $0.bundleID == likeliest }
     let others = all.filter { $0.bundleID != likeliest }

@@ -1,9 +1,7 @@
 import Foundation
 
-/// Base64 (RFC 4648), decoded only from its canonical form.
-///
-/// White space, characters of the other alphabet, non-zero trailing bits, and missing or superfluous
-/// padding are rejected.
+/// Base64 (RFC 4648), decoded only from its canonical form: without white space, other alphabets'
+/// characters, non-zero trailing bits, and missing or superfluous padding.
 package enum Base64 {
   /// Decodes base64url without padding, used for the parts of a JWS.
   package static func decode(url text: ArraySlice<UInt8>) -> [UInt8]? { decode(text, urlDigits) }

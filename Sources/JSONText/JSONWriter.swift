@@ -1,10 +1,8 @@
 package import Foundation
 package import Subscriptions
 
-/// Writes JSON as bytes, in the order of the calls.
-///
-/// Every answer, event and report uses it, so that an entitlement has the same bytes everywhere.
-/// Faster than `Codable`, because apps read entitlements at every launch.
+/// Writes JSON as bytes, in the order of the calls, for every answer, event and report; faster than
+/// `Codable`, because apps read entitlements at every launch.
 package struct JSONWriter {
   package private(set) var bytes: [UInt8] = []
 

@@ -100,8 +100,7 @@ package struct JSONSchema<Fields: JSONFields>: Sendable {
 
 package struct JSONField<Value: JSONFieldValue>: NamedJSONField {
   let name: ExactText
-  /// Of the name: members are found by it, because comparing texts would take a tenth of the time
-  /// in which a transaction is verified.
+  /// Of the name: comparing texts would take a tenth of the time of verifying a transaction.
   let digest: UInt64
 
   package init(_ name: String) {

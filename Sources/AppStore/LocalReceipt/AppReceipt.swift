@@ -1,10 +1,9 @@
 package import Subscriptions
 import SwiftASN1
 
-/// The contents of an app receipt, trusted or not.
-///
-/// Numbers are attribute types. Apple documents some of them, others are known from receipts:
-/// https://developer.apple.com/documentation/appstorereceipts/validating_receipts_on_the_device.
+/// The contents of an app receipt, trusted or not, with the attribute types, of which some are
+/// documented
+/// (https://developer.apple.com/documentation/appstorereceipts/validating_receipts_on_the_device).
 package struct AppReceipt: Hashable, Sendable {
   package let environmentName: String?  // 0: "Production", "ProductionSandbox", "Xcode"
   package let bundleID: String?  // 2
@@ -21,8 +20,7 @@ package struct AppReceipt: Hashable, Sendable {
     try self.init(parsing: try ReceiptContainer(base64: receiptData).content)
   }
 
-  /// Fails if the bytes are not a set of attributes, or if the app, environment or date can't be
-  /// read.
+  /// Fails for bytes that are no set of attributes, or an unreadable app, environment or date.
   init(parsing bytes: ArraySlice<UInt8>) throws {
     let attributes = try ReceiptAttributes(parsing: bytes)
     environmentName = try attributes.text(0)
@@ -59,8 +57,7 @@ extension ReceiptItem {
   /// Reads the content of attribute 17; fails if the product, transaction or date is missing, or a
   /// known attribute can't be read.
   ///
-  /// Apple documents some of the types; 1707 and 1713 are known from receipts with a matching
-  /// verifyReceipt response (https://developer.apple.com/documentation/appstorereceipts).
+  /// Types 1707 and 1713 are not documented, but known from receipts with a verifyReceipt response.
   init(_ attributes: ReceiptAttributes) throws {
     guard let productID = try attributes.identifier(1702) else {
       throw ReceiptFault("attribute 1702 (product) is missing")
@@ -96,10 +93,8 @@ extension ReceiptItem {
   }
 }
 
-/// The attributes of a receipt or a purchase, by type.
-///
-/// Missing and empty attributes are nil. An attribute that appears twice or has another format
-/// throws an error: it must not count as absent.
+/// The attributes of a receipt or a purchase, by type; missing and empty ones are nil, and a
+/// repeated one or another format is an error, because it must not count as absent.
 struct ReceiptAttributes {
   private var values: [Int64: [ArraySlice<UInt8>]] = [:]
 

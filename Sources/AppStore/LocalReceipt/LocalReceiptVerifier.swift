@@ -14,9 +14,7 @@ package struct LocalReceiptVerifier: Sendable {
     (self.roots, self.apps, self.acceptsXcode) = (roots, apps, acceptsXcode)
   }
 
-  /// Verifies a receipt in base64.
-  ///
-  /// - Parameter bundleID: If not nil, only this app's receipts are accepted.
+  /// Verifies a receipt in base64; unless `bundleID` is nil, only one of this app.
   package func verify(
     _ receiptData: String, bundleID: String? = nil
   ) -> Result<LocalReceipt, LocalReceiptRefusal> {
@@ -30,10 +28,10 @@ package struct LocalReceiptVerifier: Sendable {
     }
   }
 
-  /// Checks the format, then the signature, then the recipient.
+  /// Checks the format, then the signature, with its chain as of the receipt's own date, then the
+  /// recipient.
   ///
-  /// The chain is verified as of the receipt's own date. A stolen expired key could be used for
-  /// backdating; Apple requires this nevertheless, because devices keep receipts for years.
+  /// A stolen expired key could be used for backdating, but devices keep receipts for years.
   private func verified(_ container: ReceiptContainer, named: String?) throws -> LocalReceipt {
     let signer = try container.signer()
     let chain = try ReceiptChain(container.certificates, signer: signer.name)
@@ -76,10 +74,8 @@ package struct LocalReceiptVerifier: Sendable {
   }
 }
 
-/// A verified app receipt of a configured app, as evidence.
-///
-/// It does not contain events after its creation, so it never creates a charge. <doc:LocalReceipts>
-/// explains its uses.
+/// A verified app receipt of a configured app, as evidence; it does not contain later events, so it
+/// never creates a charge; <doc:LocalReceipts> explains its uses.
 package struct LocalReceipt: Hashable, Sendable {
   package let environment: Environment
   package let bundleID: String

@@ -57,10 +57,8 @@ package struct SignedNotification: Hashable, Sendable {
 }
 
 extension ResponseBodyV2DecodedPayload {
-  /// The kind of charge, for transactions that do not name it themselves.
-  ///
-  /// Only notifications that report a charge determine it; others contain the latest transaction,
-  /// whatever it is.
+  /// The kind of charge, for transactions that do not name it, if the notification reports a
+  /// charge; others contain the latest transaction, whatever it is.
   var chargeKind: ChargeKind {
     switch (self.notificationType, self.subtype) {
     case (.didRenew, _): .renewal

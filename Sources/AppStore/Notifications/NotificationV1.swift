@@ -3,15 +3,13 @@ package import JSONText
 import Secrets
 package import Subscriptions
 
-/// A version 1 notification, Apple's `responseBodyV1`.
+/// A version 1 notification
+/// (https://developer.apple.com/documentation/appstoreservernotifications/responsebodyv1).
 ///
-/// https://developer.apple.com/documentation/appstoreservernotifications/responsebodyv1. It is
-/// unsigned, so anyone with the shared secret could forge it, and anyone who has seen it could
-/// replay it. It therefore only triggers verification of its receipt, and only Apple's response
-/// counts.
-///
-/// Until 2021-03-10 the receipt and its newest transaction were at the top level, in iOS 6 format;
-/// since then they are in `unified_receipt`. Some bodies contain both.
+/// Unsigned, and so forged by anyone with the shared secret or replayed, it only triggers
+/// verification of its receipt: Apple's response counts. Until 2021-03-10 the receipt and its
+/// newest transaction were at the top level, in iOS 6 format, since then in `unified_receipt`; some
+/// bodies have both.
 package struct NotificationV1: Sendable {
   /// Apple's `notification_type`, one of ``types`` or unknown.
   package let notificationType: String
@@ -84,8 +82,7 @@ package struct NotificationV1: Sendable {
     }
   }
 
-  /// An ID for the notification, because Apple assigns none: `v1:` and the SHA-256 of the body
-  /// without its password, which is the same when Apple sends it again.
+  /// An ID, because Apple assigns none: the SHA-256 without the password, the same when sent again.
   package var id: String { "v1:" + SHA256.hash(data: body.bytes).hexadecimal }
 }
 
@@ -99,8 +96,7 @@ package enum NotificationV1Sender: Hashable, Sendable {
 }
 
 extension AppStoreApps {
-  /// Finds the app that sent a version 1 notification, comparing the password with all configured
-  /// secrets, each in constant time, so that the timing reveals nothing.
+  /// Finds the app that sent a version 1 notification, comparing all secrets in constant time.
   package func sender(of notification: NotificationV1) -> NotificationV1Sender {
     // Digests have equal lengths, so comparing them reveals nothing about the secrets.
     let password = notification.password.map { SHA256.hash(data: Array($0.utf8)) }

@@ -62,10 +62,8 @@ extension AppStoreServerAPI {
   }
 }
 
-/// A query for notifications that Apple sent or tried to send.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/get-notification-history. Apple
-/// keeps notifications for 180 days, in the sandbox for 30.
+/// A query for notifications that Apple sent or tried to send, kept for 180 days, in the sandbox
+/// for 30 (https://developer.apple.com/documentation/appstoreserverapi/get-notification-history).
 package struct NotificationHistoryQuery: Hashable, Sendable {
   /// Apple accepts a type or a transaction, not both.
   package enum Subject: Hashable, Sendable {

@@ -1,7 +1,6 @@
 package import Subscriptions
 
-/// The reason why an App Store Server API call failed; it never affects entitlements, not even
-/// ``Kind/notFound``.
+/// The reason why a call failed; it never affects entitlements, not even ``Kind/notFound``.
 package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringConvertible {
   /// Classifies errors by the reaction they require.
   package enum Kind: String, Sendable {
@@ -133,9 +132,8 @@ extension AppStoreServerAPIError.Kind {
   }
 }
 
-/// The body of an error response.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/error-codes. A 401 has no such body.
+/// The body of an error response, except of a 401
+/// (https://developer.apple.com/documentation/appstoreserverapi/error-codes).
 package typealias ServerAPIErrorBody = JSONPayload<ServerAPIErrorBodyFields>
 
 package struct ServerAPIErrorBodyFields: JSONFields {
@@ -144,8 +142,7 @@ package struct ServerAPIErrorBodyFields: JSONFields {
   package static let schema = JSONSchema(Self())
 }
 
-/// Apple's `errorCode`: the HTTP status followed by four digits; codes that matter to callers have
-/// names.
+/// Apple's `errorCode`: the HTTP status and four digits; those that matter have names.
 package struct ServerAPIErrorCode: OpenEnumeration {
   package var rawValue: Int64
   package init(rawValue: Int64) { self.rawValue = rawValue }

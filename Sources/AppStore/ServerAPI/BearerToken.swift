@@ -4,9 +4,8 @@ package import Secrets
 import Subscriptions
 import Synchronization
 
-/// The bearer tokens of requests, one per app, reused for minutes.
-///
-/// See Apple's article "Generating JSON Web Tokens for API requests".
+/// The bearer tokens of requests, one per app, reused for minutes; see Apple's article "Generating
+/// JSON Web Tokens for API requests".
 final class BearerTokens: Sendable {
   /// Apple allows an hour; a shorter lifetime limits the damage of a leak.
   static let lifetime = Duration.minutes(5)
@@ -23,8 +22,8 @@ final class BearerTokens: Sendable {
 
   init(key: ServerAPIKey) { self.key = key }
 
-  /// A token for this app that stays valid for a while; one issued in the future is replaced,
-  /// because the clock was set back.
+  /// A token for this app that stays valid for a while; one from the future, issued before the
+  /// clock was set back, is replaced.
   func token(of bundleID: String, now: Timestamp) throws -> String {
     try tokens.withLock { tokens in
       if let token = tokens[bundleID], token.issuedAt <= now,
@@ -57,17 +56,14 @@ final class BearerTokens: Sendable {
   }
 }
 
-/// The developer's key for the App Store Server API.
-///
-/// Created in App Store Connect under Users and Access, Integrations, In-App Purchase.
+/// The developer's key for the App Store Server API, created in App Store Connect under Users and
+/// Access, Integrations, In-App Purchase.
 package struct ServerAPIKey: Sendable, CustomStringConvertible {
   package let issuerID: String
   package let keyID: String
   private let privateKey: Secret<P256.Signing.PrivateKey>
 
-  /// Errors never repeat the private key.
-  ///
-  /// - Parameter privateKey: The contents of the `.p8` file, a P-256 key in PEM format.
+  /// Takes the contents of the `.p8` file, a P-256 key in PEM format; errors never repeat it.
   package init(issuerID: String, keyID: String, privateKey: Secret<String>) throws {
     for (name, text) in [("issuer ID", issuerID), ("key ID", keyID)] {
       guard !text.isEmpty, !text.contains(where: \.isWhitespace) else {

@@ -1,5 +1,4 @@
-/// The reason why data that claims to be signed by Apple is refused; it never has the contents, so
-/// it may be logged and returned to callers.
+/// The reason why data that claims to be signed by Apple is refused, without contents.
 package struct SignedDataError: Error, Hashable, Sendable, CustomStringConvertible {
   package enum Subject: String, Hashable, Sendable {
     case transaction = "signed transaction"

@@ -36,8 +36,7 @@ package struct SignedTransaction: Hashable, Sendable {
   }
 }
 
-/// A verified renewal info, which names no app, so it only counts together with a transaction of
-/// the same original transaction.
+/// A verified renewal info, which only counts with a transaction, because it names no app.
 package struct SignedRenewalInfo: Hashable, Sendable {
   package let payload: JWSRenewalInfoDecodedPayload
   package let line: OriginalTransactionKey
@@ -66,12 +65,9 @@ package struct SignedRenewalInfo: Hashable, Sendable {
 
   /// The renewal status as of the signing date.
   ///
-  /// The paid period ends at the later of two dates, because the given transaction may be old, for
-  /// example in a notification of its refund. Apple's `autoRenewStatus` says whether it renews: in
-  /// a commitment billed monthly it stays on while payments are due, whatever the customer has
-  /// chosen for the time after.
-  ///
-  /// - Parameter latest: The latest known transaction of the same original transaction.
+  /// The paid period ends at the later of two dates, because the latest known transaction may be
+  /// old, for example in a notification of its refund. `autoRenewStatus` stays on in a commitment
+  /// billed monthly while payments are due, whatever the customer has chosen for the time after.
   package func status(latest: TransactionRecord?) -> RenewalStatus {
     let sameOriginalTransaction = latest.flatMap { $0.key.line == line ? $0.expiresDate : nil }
     let phase = RenewalPhase(
@@ -88,8 +84,7 @@ package struct SignedRenewalInfo: Hashable, Sendable {
 }
 
 extension TransactionRecord {
-  /// The transaction as evidence of its signing date; fails if a required field is missing or
-  /// unusable.
+  /// The transaction as evidence of its signing date; fails without a usable required field.
   init(_ payload: JWSTransactionDecodedPayload, environment: Environment) throws(SignedDataFault) {
     let original = try payload.requiredNumber(\.originalTransactionID)
     let transaction = try payload.requiredNumber(\.transactionID)
@@ -177,10 +172,8 @@ extension ProductTypeName {
   }
 }
 
-// Checks the fields that enter the ledger.
-//
-// Apple documents all fields as optional; required ones are enforced here by name. A field that is
-// present but unusable is an error.
+// Checks the fields that enter the ledger. Apple documents all as optional; required ones are
+// enforced here by name, and one that is present but unusable is an error.
 extension JSONPayload {
   typealias Text = KeyPath<Fields, JSONField<String>>
 
@@ -242,8 +235,7 @@ extension JSONPayload {
 struct RenewalPhase {
   var gracePeriodExpiresDate: Timestamp?
   var isInBillingRetryPeriod: Bool?
-  /// Whether Apple reports that the subscription has ended or will: an expiration intent, or status
-  /// 21006 with auto-renew off.
+  /// Whether there is an expiration intent, or status 21006 with auto-renew off.
   var hasEnding: Bool
   /// The end of the paid period, if known.
   var paidUntil: Timestamp?
@@ -279,10 +271,8 @@ enum AppleIdentifier {
   static let longest = 255  // In bytes; the size of the columns for names
   static let longestNumber = 128  // In bytes; the size of the columns for Apple's numbers
 
-  /// The problem with a text, such as "is longer than 255 bytes"; nil if it can be an identifier.
-  ///
-  /// Identifiers must fit their column in `schema.sql` and contain no control characters, which
-  /// PostgreSQL or a terminal would not accept.
+  /// The problem with a text, such as "is longer than 255 bytes"; nil if it fits its column in
+  /// `schema.sql` and has no control characters, which PostgreSQL or a terminal would not accept.
   static func fault(of text: String, upTo limit: Int = longest) -> String? {
     if text.utf8.count > limit { return "is longer than \(limit) bytes" }
     let isPrintable = text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }

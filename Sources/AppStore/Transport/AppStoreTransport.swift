@@ -2,9 +2,8 @@ package import Subscriptions
 
 /// Sends requests to Apple; tests substitute this.
 package protocol AppStoreTransport: Sendable {
-  /// Sends a request and returns the complete response, whatever its HTTP status.
-  ///
-  /// Fails with ``AppStoreTransportError``, or `CancellationError` if the task is cancelled.
+  /// Returns the complete response, whatever its HTTP status; fails with
+  /// ``AppStoreTransportError``, or `CancellationError` if the task is cancelled.
   func send(_ request: AppStoreRequest) async throws -> AppStoreResponse
 }
 
@@ -17,8 +16,7 @@ package struct HTTPHeader: Hashable, Codable, Sendable {
   }
 }
 
-/// A request to Apple; its description omits the body, which may contain a shared secret and a
-/// receipt.
+/// A request to Apple; its description omits the body, which may contain secrets.
 package struct AppStoreRequest: Sendable, CustomStringConvertible {
   package var method: String  // Such as `POST`
   package var url: String
@@ -57,9 +55,7 @@ package struct AppStoreResponse: Hashable, Sendable, CustomStringConvertible {
   package var description: String { "HTTP \(status) (\(body.count) bytes)" }
 }
 
-/// The reason why no complete response arrived.
-///
-/// It says nothing about a purchase.
+/// The reason why no complete response arrived, which says nothing about a purchase.
 package struct AppStoreTransportError: Error, CustomStringConvertible {
   package enum Kind: String, Sendable {
     case timedOut
@@ -99,10 +95,8 @@ package struct AppStoreTransportError: Error, CustomStringConvertible {
   }
 }
 
-/// A request to Apple and its outcome, as kept for audits.
-///
-/// The request's body is left out: the receipt is stored with its submission, and the shared secret
-/// nowhere.
+/// A request to Apple and its outcome, as kept for audits, without its body: the receipt is stored
+/// with its submission, and the shared secret nowhere.
 package struct Exchange: Hashable, Sendable {
   /// The environment that received the request.
   package var endpoint: Environment

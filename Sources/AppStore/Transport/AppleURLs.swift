@@ -14,8 +14,7 @@ package struct AppleURLs<Service: AppleService>: Hashable, Sendable {
 
   package static var apple: Self { Self(unchecked: Service.production, Service.sandbox) }
 
-  /// The length of the column in which exchanges store their URL; it also keeps complete URLs
-  /// within common server limits.
+  /// The length of the column in which exchanges store their URL.
   private static var longest: Int { 255 }
 
   /// Fails unless each URL is HTTP with a host, and not too long.

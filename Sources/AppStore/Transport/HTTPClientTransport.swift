@@ -8,15 +8,11 @@ package import Subscriptions
 import Tracing
 
 package struct HTTPClientTransport: AppStoreTransport {
-  /// Above the largest responses, which are several megabytes of history.
-  ///
-  /// Anything larger is an error or comes from another server.
+  /// Above the largest responses, several megabytes of history; larger ones are errors.
   package static let answerLimitBytes = 20 * 1024 * 1024
 
-  /// The maximum number of concurrent connections per host.
-  ///
-  /// Apple's sandbox sometimes takes minutes to respond; a few slow responses must not delay other
-  /// requests until their timeout.
+  /// The maximum number of concurrent connections per host; slow responses, for which the sandbox
+  /// takes minutes, must not delay other requests until their timeout.
   private static let connectionLimit = 64
 
   private let client: HTTPClient
@@ -27,10 +23,8 @@ package struct HTTPClientTransport: AppStoreTransport {
     (self.client, self.answerLimitBytes) = (client, answerLimitBytes)
   }
 
-  /// The configuration of clients for Apple.
-  ///
-  /// Redirects are not followed, because receipts and shared secrets must only reach the configured
-  /// host. A refused connection fails immediately; the worker retries later.
+  /// The configuration of clients for Apple, without redirects, because receipts and shared secrets
+  /// must only reach the configured host; a refused connection is left to the worker.
   package static var clientConfiguration: HTTPClient.Configuration {
     var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
     configuration.connectionPool.retryConnectionEstablishment = false
@@ -152,10 +146,8 @@ extension AppStoreTransportError.Kind {
   }
 }
 
-/// Adds a span to each request.
-///
-/// The trace is not sent to Apple, and the span omits the request's path, which contains a
-/// customer's transaction ID.
+/// Adds a span to each request, without the path, which contains a customer's transaction ID, and
+/// without sending the trace to Apple.
 package struct TracedTransport: AppStoreTransport {
   private let transport: any AppStoreTransport
 
@@ -174,19 +166,15 @@ package struct TracedTransport: AppStoreTransport {
   }
 }
 
-/// The `Retry-After` header, in the three forms that Apple's servers send.
-///
-/// HTTP defines seconds and a date (RFC 9110, section 10.2.3); the App Store Server API sends
-/// milliseconds since 1970
-/// (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
+/// The `Retry-After` header: seconds or a date (RFC 9110, section 10.2.3), or milliseconds since
+/// 1970 (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
 enum RetryAfter {
   /// An upper limit, in case a server sends a nonsensical value.
   static let longestWait = Duration.days(1)
   /// Read as seconds, this would be three thousand years; as milliseconds since 1970, it is 1973.
   private static let smallestInstant: Int64 = 100_000_000_000
 
-  /// The time before which no request should be sent; nil if the header is missing, unreadable or
-  /// in the past.
+  /// The time before which no request should be sent; nil without a readable one in the future.
   static func moment(_ header: String?, now: Timestamp) -> Timestamp? {
     guard let header, let asked = read(header, now: now), asked > now else { return nil }
     return min(asked, now + longestWait)
@@ -202,9 +190,7 @@ enum RetryAfter {
 }
 
 extension Timestamp {
-  /// Parses HTTP's preferred date format, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
-  ///
-  /// The two obsolete formats are not supported.
+  /// Parses HTTP's date format, such as `Sun, 06 Nov 1994 08:49:37 GMT`, not the obsolete two.
   package init?(httpDate text: some StringProtocol) {
     let fields = text.split(separator: " ")
     guard fields.count == 6, fields[5] == "GMT",

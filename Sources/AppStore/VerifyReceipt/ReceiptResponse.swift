@@ -56,10 +56,9 @@ extension AppStoreResponse {
   }
 }
 
-/// Apple's verifyReceipt response, in either of its formats.
+/// Apple's verifyReceipt response, in either of its formats; the ``Exchange`` keeps all bytes.
 ///
-/// See https://developer.apple.com/documentation/appstorereceipts/responsebody. The ``Exchange``
-/// keeps all bytes, also of fields that are not read here.
+/// See https://developer.apple.com/documentation/appstorereceipts/responsebody.
 struct ReceiptResponse: Sendable {
   let status: Int
   /// `is-retryable`.
@@ -141,8 +140,7 @@ extension ReceiptResponse.Contents {
   }
 }
 
-/// The field `receipt`: an app receipt with its list `in_app` or, for iOS 6 style receipts, a
-/// single transaction.
+/// The field `receipt`: an app receipt with a list `in_app`, or in iOS 6 style a transaction.
 struct ReceiptBody: Sendable {
   /// `bundle_id` or `bid`; empty if one is empty and the other missing.
   let bundleID: String?
@@ -173,8 +171,7 @@ struct ReceiptBody: Sendable {
   }
 }
 
-/// A list of which unreadable entries are set aside with the reason; Apple sends some lists with
-/// one entry as a single object.
+/// A list whose unreadable entries are set aside; Apple sends some of one entry as an object.
 struct ResponseList<Element: Sendable>: Sendable {
   private(set) var elements: [Element] = []
   private(set) var faults: [EntryFault] = []

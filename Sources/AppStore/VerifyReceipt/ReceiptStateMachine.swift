@@ -113,8 +113,7 @@ struct ReceiptStateMachine {
       return .rejected(
         ReceiptRejection(code: .wrongBundleID, reason: reason, appleStatus: answer.status))
     }
-    // Accepted without a password; with the app's own, the response may contain more, such as
-    // subscriptions.
+    // Accepted without a password; with the app's own, the response may contain subscriptions.
     if secret == nil, let own = secrets.firstIndex(of: app.sharedSecret), route.isTrying(own) {
       return nil
     }
@@ -145,8 +144,8 @@ struct ReceiptStateMachine {
 /// The route of a receipt through endpoints and secrets, without I/O.
 ///
 /// Production always comes first: App Review and TestFlight send sandbox receipts to production
-/// builds (https://developer.apple.com/documentation/appstorereceipts/verifyreceipt). Each secret
-/// is tried once per visit to an endpoint, and there are at most three visits, so every route ends.
+/// builds. Each secret is tried once per visit, of which there are at most three, so every route
+/// ends.
 struct EndpointState {
   private(set) var endpoint = Environment.production
   private(set) var secret = 0

@@ -3,14 +3,8 @@ package import Logging
 package import Secrets
 package import Subscriptions
 
-/// Verifies receipts with Apple's verifyReceipt endpoint.
+/// Verifies receipts with Apple's verifyReceipt endpoint; see <doc:VerifyingReceipts>.
 ///
-/// ```swift
-/// let verifier = ReceiptVerifier(
-///   transport: transport, apps: apps, timeout: .seconds(30), logger: logger, now: now)
-/// let verification = await verifier.verify(receiptData, bundleID: "com.example.app")
-/// if case .verified(let receipt) = verification.verdict { record(receipt.evidence) }
-/// ```
 /// It is stateless and knows nothing of accounts. Logs contain no receipt, secret or token.
 package struct ReceiptVerifier: Sendable {
   private let endpoints: VerifyReceiptEndpoints
@@ -43,8 +37,7 @@ package struct ReceiptVerifier: Sendable {
     self.now = now
   }
 
-  /// The worst case: each distinct secret at each visit to an endpoint, with a response at the last
-  /// moment.
+  /// The worst case: each distinct secret at each visit, with a response at the last moment.
   package var longestVerification: Duration {
     timeout * (EndpointState.visitLimit * apps.secrets(likeliest: nil).count)
   }
@@ -139,8 +132,7 @@ package enum ReceiptVerdict: Hashable, Sendable {
   case rejected(ReceiptRejection)
   /// Undecided; verify again later. Never a reason to revoke access.
   case retry(ReceiptRetry)
-  /// The configuration prevents verification; alert the operator, keep the receipt and revoke
-  /// nothing.
+  /// Impossible by the configuration: alert the operator, keep the receipt and revoke nothing.
   case misconfigured(ReceiptMisconfiguration)
 }
 
@@ -162,8 +154,8 @@ package struct ReceiptRetry: Hashable, Sendable {
   /// When to accept a status that may be Apple's error.
   ///
   /// Apple has returned 21002 for good receipts, once for a day (2023-02-07, SwiftyStoreKit issue
-  /// 687), and a paid receipt must survive that. Only responses with this status count, and many
-  /// are required over more than a day; other failures in between say nothing about the receipt.
+  /// 687), which a paid receipt must survive: only responses with this status count, and many are
+  /// required.
   package struct Limit: Hashable, Sendable {
     /// Verifications that must have ended with the status, including the current one.
     package static let attempts = 12
@@ -174,8 +166,7 @@ package struct ReceiptRetry: Hashable, Sendable {
     /// The verdict once the limit is reached.
     package var rejection: ReceiptRejection
 
-    /// Whether the verification that ended `now` reaches the limit, given Apple's earlier responses
-    /// about the receipt.
+    /// Whether the verification that ended `now` reaches the limit, given the earlier responses.
     package func isReached(
       after earlier: [(askedAt: Timestamp, answer: [UInt8])], now: Timestamp
     ) -> Bool {
@@ -200,10 +191,8 @@ package struct ReceiptMisconfiguration: Hashable, Sendable {
   package var appleStatus: Int?
 }
 
-/// The meaning of each verifyReceipt `status`.
-///
-/// See https://developer.apple.com/documentation/appstorereceipts/status. A status concerns the
-/// receipt, Apple or the configuration; only the first kind may remove a receipt from the queue.
+/// The meaning of each verifyReceipt `status`, of which only some may remove a receipt from the
+/// queue (https://developer.apple.com/documentation/appstorereceipts/status).
 enum VerifyReceiptStatus: Hashable {
   /// The body contains the decoded receipt.
   case verified

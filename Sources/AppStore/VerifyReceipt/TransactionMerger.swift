@@ -2,10 +2,8 @@ import Subscriptions
 
 import struct Foundation.UUID
 
-/// Merges all entries for a transaction into one record.
-///
-/// Current data takes precedence, field by field, over the receipt's own older data. The result
-/// depends only on the set of entries, not on their order or number.
+/// Merges all entries for a transaction into one record, in which current data takes precedence,
+/// field by field, over the receipt's own; their order and number don't matter.
 struct TransactionMerger {
   let environment: Environment
   let requestDate: Timestamp

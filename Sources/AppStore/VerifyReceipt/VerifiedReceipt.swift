@@ -43,10 +43,8 @@ package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringCon
       < (rhs.list, rhs.reason, rhs.purchaseDate?.milliseconds ?? .max)
   }
 
-  /// Whether the entry is a purchase newer than all that could be read.
-  ///
-  /// Without a date it only counts if nothing could be read: an old entry without a date stays in a
-  /// receipt forever and would cause endless verification.
+  /// Whether the entry is a purchase newer than all that could be read; without a date only if
+  /// there is none, because an old entry stays in a receipt and would cause endless verification.
   package func hidesPurchase(after newest: Timestamp?) -> Bool {
     guard !["pending_renewal_info", "top level"].contains(list) else { return false }
     guard let newest else { return true }
@@ -55,11 +53,8 @@ package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringCon
 }
 
 extension VerifiedReceipt {
-  /// Translates a response into evidence.
-  ///
-  /// Steps 1 and 2 of the rule "Which charges does a submission claim?": both lists are merged, and
-  /// each transaction appears once, by purchase date. `answeredAt` replaces a missing
-  /// `request_date`.
+  /// Translates a response into evidence: steps 1 and 2 of the rule "Which charges does a
+  /// submission claim?"; `answeredAt` replaces a missing `request_date`.
   init(
     _ contents: ReceiptResponse.Contents, status: Int, environment: Environment, bundleID: String,
     answeredAt: Timestamp
@@ -91,8 +86,7 @@ extension VerifiedReceipt {
 // The lists of a response, by the meaning of an absent entry.
 extension ReceiptResponse.Contents {
   /// Current transactions: `latest_receipt_info`, or an old response's
-  /// `latest_expired_receipt_info`; an old response also, or only, has the cancellation at its top
-  /// level.
+  /// `latest_expired_receipt_info`, which also, or only, has the cancellation at its top level.
   var currentItems: [ReceiptItem] {
     let listed = listedItems
     guard let cancellationDate else { return listed }
@@ -111,8 +105,7 @@ extension ReceiptResponse.Contents {
     (latestReceiptInfo?.elements ?? []) + (latestExpiredReceiptInfo?.elements ?? [])
   }
 
-  /// Renewals by `original_transaction_id`, of which one can have several entries; an old response
-  /// has the renewal of its only original transaction at the top level.
+  /// Renewals by `original_transaction_id`, of which an old response has one at the top level.
   var renewals: [String: [PendingRenewal]] {
     if let entries = pendingRenewalInfo?.elements, !entries.isEmpty {
       let named = entries.filter { $0.originalTransactionID != nil }
@@ -150,14 +143,12 @@ extension ReceiptBody {
   /// The transactions contained in the receipt when it was created.
   var archivedItems: [ReceiptItem] { (inApp?.elements ?? []) + [transaction].compactMap(\.self) }
 
-  /// The date of the receipt's own data: its creation date or, without one, that of its newest
-  /// transaction.
+  /// The date of the receipt's own data: its creation, or else that of its newest transaction.
   var archivedAsOf: Timestamp? { creationDate ?? archivedItems.map(\.purchaseDate).max() }
 }
 
 extension TransactionRecord {
-  /// The entry as evidence of `asOf`, without kind of charge and price, which receipts lack;
-  /// `otherwise` applies if no cancellation is named.
+  /// The entry as evidence of `asOf`; `otherwise` applies if no cancellation is named.
   init(_ item: ReceiptItem, key: TransactionKey, asOf: Timestamp, otherwise: RevocationStatus) {
     self.init(
       key: key, asOf: asOf, purchaseDate: item.purchaseDate,
@@ -197,10 +188,8 @@ extension ReceiptItem {
 }
 
 extension RenewalStatus {
-  /// The renewal status of an original transaction whose latest transaction is `latest`.
-  ///
-  /// Of several entries, that of the latest transaction's product counts. `isExpired` means that
-  /// the response's status was 21006. Nil without entries.
+  /// The renewal status of an original transaction, by the entry of the product of its `latest`
+  /// transaction; `isExpired` means status 21006; nil without entries.
   init?(_ entries: [PendingRenewal], latest: TransactionRecord?, asOf: Timestamp, isExpired: Bool) {
     let product = latest?.key.productID.rawValue
     let entry = entries.max {

@@ -38,8 +38,7 @@ package final class SettingSource: Sendable {
     }
   }
 
-  /// Names that begin with `TENURE_` and were never read, typically misspelled, each with the
-  /// nearest name that was read.
+  /// Names that begin with `TENURE_` and were never read, each with the nearest one that was.
   package var unread: [(name: String, nearest: String?)] {
     let names = asked.withLock(\.self)
     return given.filter { name in
@@ -245,9 +244,8 @@ extension SettingError {
   }
 }
 
-/// A clock that a file sets, shared by several processes: its time in milliseconds since 1970.
-///
-/// It never runs backwards, and ignores a file that is incomplete.
+/// A clock that a file sets for several processes, in milliseconds since 1970; never runs
+/// backwards, and ignores a file that is incomplete.
 package final class ClockFile: Sendable {
   private let path: String
   private let last: Mutex<Timestamp>

@@ -59,9 +59,8 @@ package struct Settings: Sendable {
   package var checkpoints = CheckpointKeeper.none
   /// Nil if tracing is off.
   package var traces: TraceSettings?
-  /// The maximum number of polls per hour, by default four fifths of Apple's rate limit.
-  ///
-  /// With 0, neither subscriptions nor Apple's notification history are queried.
+  /// The maximum number of polls per hour, by default four fifths of Apple's rate limit; with 0,
+  /// Apple's notification history is not queried either.
   package var pollsPerHour = 144_000
   package var logLevel = Logger.Level.info
   package var logFormat = LogFormat.text
@@ -81,9 +80,8 @@ package struct Settings: Sendable {
     case apiKeys, apps
   }
 
-  /// Reads all settings and reports all faults together.
-  ///
-  /// - Throws: ``SettingError``, or ``SettingErrors`` for more than one fault.
+  /// Reads all settings and reports all faults together: a ``SettingError``, or ``SettingErrors``
+  /// for more than one.
   package init(_ source: SettingSource, needing needs: [Need] = []) throws {
     var faults: [any Error] = []
     func read<Value>(_ value: () throws -> Value?) -> Value? {

@@ -3,9 +3,8 @@ package enum TenureVersion {
   package static let current = "1.0.0"
 }
 
-/// The name, type and labels of an exported metric.
-///
-/// Only these are exported, so neither libraries nor made-up label values can bloat Prometheus.
+/// An exported metric; nothing else is exported, so neither libraries nor made-up label values can
+/// bloat Prometheus.
 package struct MetricDeclaration: Hashable, Sendable {
   /// By its name in the exposition.
   package enum Kind: String, Sendable { case counter, gauge, histogram }

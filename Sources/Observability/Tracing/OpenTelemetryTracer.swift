@@ -2,10 +2,8 @@ package import Instrumentation
 package import Logging
 package import Tracing
 
-/// A tracer for an OpenTelemetry collector that continues the caller's trace if there is one.
-///
-/// The ID of a trace that begins here determines whether it is recorded, so that all programs
-/// agree. For other traces, the caller decides.
+/// A tracer for an OpenTelemetry collector that continues the caller's trace, recorded if the
+/// caller says so; otherwise the new trace's ID determines it, so that all programs agree.
 package struct OpenTelemetryTracer: Tracer {
   private let buffer: SpanBuffer
   /// Trace IDs below this are recorded.

@@ -8,9 +8,8 @@ package import Secrets
 import ServiceLifecycle
 import Synchronization
 
-/// Sends spans to a collector in batches, as OTLP over HTTP.
-///
-/// If the collector is unavailable, a bounded number of spans is kept and sent later.
+/// Sends spans to a collector in batches, as OTLP over HTTP; keeps a bounded number while it is
+/// unavailable.
 package struct SpanExporter: Service {
   package struct Collector: Sendable {
     /// The full URL, such as `http://127.0.0.1:4318/v1/traces`.

@@ -1,10 +1,8 @@
 internal import CLibpq
 internal import DequeModule
 
-/// The use of an idle connection outside of the pipeline, for scripts.
-///
-/// Off the hot path, so it is straight-line async code on the loop. Each wait ends when the socket
-/// is ready, the connection closes or the deadline passes.
+/// The use of an idle connection outside of the pipeline, for scripts; each wait ends when the
+/// socket is ready, the connection closes or the deadline passes.
 @PostgresLoop
 final class ExclusiveUse {
   private let backend: Backend
@@ -90,9 +88,8 @@ final class ExclusiveUse {
 
   /// Writes all buffered data.
   ///
-  /// Also reads, to avoid a deadlock in which both sides wait to write. Flushing and watching the
-  /// socket happen in one turn: otherwise the server could take the rest in between, and both sides
-  /// would wait.
+  /// Also reads, because otherwise both sides could wait to write. Flushing and watching the socket
+  /// happen in one turn, or the server could take the rest in between, and both sides would wait.
   private func flush() async throws {
     while true {
       guard !backend.isClosed else { throw failure }

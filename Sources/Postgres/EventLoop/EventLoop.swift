@@ -56,9 +56,8 @@ final class EventLoop: SerialExecutor {
     }
   }
 
-  /// Handles socket events after the submitted items are taken and before they run.
-  ///
-  /// So an item never meets a connection whose loss its submitter could already know of.
+  /// Handles socket events after the submitted items are taken and before they run, so that no item
+  /// meets a connection whose loss its submitter could already know of.
   private func handleEvents(mayWait: Bool) {
     PostgresLoop.assumeIsolated {
       let ready = Reactor.shared.wait(mayWait: mayWait)

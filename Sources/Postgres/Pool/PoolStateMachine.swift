@@ -2,10 +2,9 @@ internal import DequeModule
 
 /// The pool's decisions, without I/O: which connection takes a request, when to open another.
 ///
-/// There are two kinds of requests. A *shared* request may go to any connection that is not leased,
-/// behind the requests in flight there. A *lease* reserves a connection until it is released; it
-/// may also start behind shared requests in flight, because the server keeps the order. If there
-/// are several connections, one is never leased, so shared requests proceed however many
+/// A *shared* request may go to any connection that is not leased, behind the requests in flight
+/// there. A *lease* reserves a connection until it is released; it may also start behind shared
+/// requests. Of several connections one is never leased, so shared requests proceed however many
 /// transactions wait for locks.
 struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   enum Need: Sendable { case shared, lease }
@@ -31,9 +30,8 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     let deadline: ContinuousClock.Instant
   }
 
-  /// Shared requests in flight per connection above which another connection is opened.
-  ///
-  /// Below this, a second server process costs more than it gains.
+  /// Shared requests in flight per connection above which another connection is opened; below this,
+  /// a second server process costs more than it gains.
   static var crowdedDepth: Int { 32 }
 
   /// A connection without a result for this long is running something slow and gets no requests.
@@ -149,9 +147,8 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     remove { $0.deadline <= now }
   }
 
-  /// Removes requests that have waited for `patience` while the server is unreachable.
-  ///
-  /// It is if the last connect has failed and no connection has responded for as long.
+  /// Removes requests that have waited for `patience` while the server is unreachable: the last
+  /// connect has failed and no connection has responded for as long.
   mutating func removeRefused(now: ContinuousClock.Instant, patience: Duration) -> [Waiter] {
     let isOutOfReach =
       failures > 0
@@ -192,11 +189,8 @@ struct Backoff {
   /// Transactions that collide are short.
   static let retrying = Backoff(first: .milliseconds(5), longest: .milliseconds(500))
 
-  /// Computes a delay, at least half of it fixed.
-  ///
-  /// - Parameters:
-  ///   - attempt: The number of failures before the last one.
-  ///   - jitter: From 0 to 1; scales the other half.
+  /// Computes a delay after `attempt` earlier failures, half of it fixed and half scaled by
+  /// `jitter`, from 0 to 1.
   func delay(attempt: Int, jitter: Double) -> Duration {
     let doubled = first * Double(1 << min(attempt, 16))
     return min(doubled, longest) * (0.5 + jitter / 2)

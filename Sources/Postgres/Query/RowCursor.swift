@@ -1,11 +1,11 @@
 package import struct Foundation.UUID
 
-/// Reads one row's columns from left to right, directly from libpq's memory.
+/// Reads one row's columns from left to right, directly from libpq's memory, for results with many
+/// rows.
 ///
-/// `Rows.decode` is shorter to write; a cursor is for results with many rows, and checks the type of
-/// each value. The compiler does not specialize another module's generic code unless it is `public`,
-/// and resolving a dozen types at run time takes several microseconds per row. A cursor therefore
-/// has a method for each type, and other modules add methods for their own.
+/// It has a method for each type, and other modules add their own: the compiler does not specialize
+/// another module's generic code unless it is `public`, and resolving a dozen types at run time
+/// takes several microseconds per row.
 package struct RowCursor {
   package let rows: Rows
   package let row: Int

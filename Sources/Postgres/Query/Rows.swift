@@ -104,9 +104,9 @@ package struct Row: Sendable {
 
 /// The owner of one libpq result.
 ///
-/// Safe to share, although the compiler can't see it: "PGresult objects are normally read-only
-/// after creation, and so can be passed around freely between threads" (libpq manual, "Behavior in
-/// Threaded Programs"). Nothing here writes.
+/// Safe to share, as nothing here writes: "PGresult objects are normally read-only after creation,
+/// and so can be passed around freely between threads" (libpq manual, "Behavior in Threaded
+/// Programs").
 @safe
 package final class ResultHandle: @unchecked Sendable {
   private let pointer: OpaquePointer

@@ -71,9 +71,8 @@ extension SQL: ExpressibleByStringInterpolation {
       sql.bind(value)
     }
 
-    /// Binds a value or NULL.
-    ///
-    /// Separate, because the compiler warns when the generic one interpolates an optional.
+    /// Binds a value or NULL; separate, because the compiler warns of an optional in the generic
+    /// one.
     package mutating func appendInterpolation<Value: PostgresEncodable>(_ value: Value?) {
       sql.bind(value)
     }

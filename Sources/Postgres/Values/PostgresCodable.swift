@@ -1,6 +1,4 @@
-/// A value that can be a statement's parameter, in PostgreSQL's binary format.
-///
-/// Types of other targets usually conform through a raw value.
+/// A statement's parameter in PostgreSQL's binary format; other targets' types use a raw value.
 package protocol PostgresEncodable: Sendable {
   /// The parameter's type; where the statement needs another, cast it there.
   static var postgresType: PostgresType { get }

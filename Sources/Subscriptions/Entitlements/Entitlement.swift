@@ -194,8 +194,8 @@ package struct AccessTerms: Sendable {
   }
 }
 
-/// The accounts to which purchases in Apple's sandbox, which cost nothing, grant anything; App
-/// Review and TestFlight buy there with production builds, so refusing them fails the review.
+/// The accounts to which purchases in Apple's sandbox, which cost nothing, grant anything; refusing
+/// App Review and TestFlight, which buy there with production builds, fails the review.
 package enum SandboxAccess: Hashable, Sendable {
   case all
   case none

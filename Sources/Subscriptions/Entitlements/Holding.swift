@@ -1,7 +1,5 @@
 /// A charge that an account owns, with everything needed to compute its entitlements at any later
-/// moment: the read model.
-///
-/// It contains no state: an entitlement ends on time because the state is computed when asked.
+/// moment, without state: so an entitlement ends on time.
 package struct Holding: Hashable, Sendable {
   package var charge: Charge.ID
   /// The smallest original transaction id of those that Apple links; nil if it is the charge's own.
@@ -13,8 +11,7 @@ package struct Holding: Hashable, Sendable {
   package var startsAt: Timestamp
   /// The end of the paid period; nil where there is none, or where only the catalogue has it.
   package var endsAt: Timestamp?
-  /// The end of the grace period, or of the paid period without one; nil unless Apple could not
-  /// charge for the renewal.
+  /// The end of grace, or of the paid period without one; nil unless the renewal's charge failed.
   package var graceEndsAt: Timestamp?
   /// The date of a refund, or of the withdrawal from a family.
   package var revokedAt: Timestamp?
@@ -62,9 +59,8 @@ package struct Holding: Hashable, Sendable {
 }
 
 extension OriginalTransaction {
-  /// Every owned charge as a holding of its owner, by date.
-  ///
-  /// A charge that Apple reports as a consumable is none, because it never entitles to anything.
+  /// Every owned charge as a holding of its owner, by date, except what Apple reports as a
+  /// consumable.
   package func allHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
     rule.charges.indices.compactMap { position in
       guard rule.charges[position].productType != .consumable else { return nil }
@@ -74,9 +70,8 @@ extension OriginalTransaction {
     }
   }
 
-  /// Every charge that moved to another account, as a holding that its last owner lost.
-  ///
-  /// Unlike ``allHoldings(_:)``, they depend on the order in which evidence arrived.
+  /// Every charge that moved to another account, as a holding that its last owner lost, which
+  /// depends on the order in which evidence arrived.
   package func lostHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
     rule.charges.indices.compactMap { position in
       guard rule.charges[position].productType != .consumable,
@@ -111,12 +106,9 @@ extension OriginalTransaction {
   /// clock that was ahead once moves all later entries of an original transaction.
   private static let recordingTolerance: Duration = .days(2)
 
-  /// The holdings that can still matter at or after `moment`, by date: without those that ended
-  /// over two days before, if the same account holds the same product of the same original
-  /// transaction for longer.
-  ///
-  /// - Parameter moment: The recording date of the last entry, so that the result depends on the
-  ///   entries alone.
+  /// The holdings that can still matter at or after `moment`, the recording date of the last entry,
+  /// by date: without those that ended over two days before, if the same account holds the same
+  /// product of the same original transaction for longer.
   package func holdings(_ rule: OwnershipRule, asOf moment: Timestamp)
     -> [(account: AccountKey, holding: Holding)]
   {
@@ -136,8 +128,8 @@ extension OriginalTransaction {
     }
   }
 
-  /// The lost holdings that can be shown: of each product, the one with the latest end of access,
-  /// and those whose end only the catalogue has.
+  /// The lost holdings that can be shown: of each product the one whose access ends last, and those
+  /// whose end only the catalogue has.
   package func lastLostHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)]
   {
     let all = lostHoldings(rule)
@@ -235,8 +227,7 @@ extension Holding {
   package func isRevoked(at moment: Timestamp) -> Bool { revokedAt.map { $0 <= moment } ?? false }
 }
 
-/// An account's holdings of one original transaction, or of those that Apple links, and the
-/// entitlements that they grant at a moment.
+/// An account's holdings of one original transaction, or of linked ones, and their entitlements.
 struct OriginalTransactionEntitlements {
   private struct Part {
     var holding: Holding
@@ -256,8 +247,7 @@ struct OriginalTransactionEntitlements {
   private let parts: [Part]
   private let moment: Timestamp
 
-  /// - Parameter holdings: Products that are not in the catalogue grant nothing yet, and
-  ///   consumables never do.
+  /// Products that are not in the catalogue grant nothing yet, and consumables never do.
   init(_ holdings: [Holding], in catalogue: Catalogue, at moment: Timestamp) {
     self.moment = moment
     parts = holdings.compactMap { holding in
@@ -370,8 +360,7 @@ struct OriginalTransactionEntitlements {
       < (right, rhs.holding.startsAt, rhs.holding.charge)
   }
 
-  /// By the end, running parts last, so that a part dated a little ahead ends no other product
-  /// early.
+  /// By the end, running parts last: a part dated a little ahead ends no other product early.
   private func isLess(_ lhs: Part, _ rhs: Part) -> Bool {
     if isRunning(lhs) != isRunning(rhs) { return isRunning(rhs) }
     let (left, right) = (lhs.end?.milliseconds ?? .max, rhs.end?.milliseconds ?? .max)

@@ -17,8 +17,7 @@ package enum ProductType: String, Codable, CaseIterable, Comparable, Sendable {
   }
 }
 
-/// One version of a product's description in the catalogue, never rewritten: so a new price or
-/// period does not change the past.
+/// One version of a product's description in the catalogue; a new price doesn't change the past.
 package struct Product: Hashable, Sendable {
   package var id: ProductID
   package var validFrom: Timestamp
@@ -28,8 +27,7 @@ package struct Product: Hashable, Sendable {
   package var subscriptionGroup: String?
   /// The product's rank in its group; 1 is the highest, as in App Store Connect.
   package var level: Int?
-  /// The length of the period that one charge pays for; needed only for non-renewing subscriptions,
-  /// whose end Apple does not report.
+  /// What one charge pays for; needed for non-renewing ones, whose end Apple does not report.
   package var period: CalendarPeriod?
   package var priceMilliunits: Int64?
   /// ISO 4217.
@@ -117,8 +115,7 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
       + (days > 0 ? "\(days)D" : "")
   }
 
-  /// The moment this period after `start`, at the same time of day in UTC, limited to the last
-  /// writable moment.
+  /// The same time of day in UTC this period later, limited to the last writable moment.
   package func end(from start: Timestamp) -> Timestamp {
     let (date, millisecondOfDay) = start.dayAndTime
     let end =

@@ -55,10 +55,8 @@ package struct PurchaseOrder: Hashable, Sendable {
     }
   }
 
-  /// Matches the order that a submission names.
-  ///
-  /// Dates don't matter, nor does the end of the last period if Apple does not report a charge's
-  /// kind. A charge that Apple reports as an automatic renewal fulfils no order.
+  /// Matches the order that a submission names, whatever the dates, but not with a charge that
+  /// Apple reports as an automatic renewal.
   ///
   /// - Parameter yielding: Orders that were matched without being named.
   package func match(
@@ -108,11 +106,9 @@ package struct PurchaseOrder: Hashable, Sendable {
     }
   }
 
-  /// Finds the order that a charge fulfils without being named.
-  ///
-  /// It is the owner's latest open order for the product, opened no later than five minutes after
-  /// the purchase: each cancelled payment leaves an open order behind. If none is open, it is the
-  /// latest expired one of the 60 days before.
+  /// Finds the order that a charge fulfils without being named: the owner's latest open one for the
+  /// product, opened no later than five minutes after the purchase, because each cancelled payment
+  /// leaves an open order behind, or else the latest expired one of the 60 days before.
   package static func latest(among orders: [PurchaseOrder], for payment: Payment)
     -> PurchaseOrder?
   {

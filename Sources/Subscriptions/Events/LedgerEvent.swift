@@ -1,5 +1,4 @@
-/// A change that concerns one account, for the feed and the webhooks; one that concerns two is two
-/// events, of which neither names the other account.
+/// A change that concerns one account, for the feed and the webhooks; never names another one.
 package struct LedgerEvent: Hashable, Sendable {
   package enum Kind: String, CaseIterable, Codable, Sendable {
     case transactionRecorded = "transaction.recorded"

@@ -1,7 +1,5 @@
-/// The changes of a recording, as events for the accounts concerned.
-///
-/// Compares the states before and after, and takes changes of owners from the entries: recording
-/// known evidence again publishes nothing.
+/// The changes of a recording, as events for the accounts concerned: from the states before and
+/// after and, for owners, from the entries, so that known evidence publishes nothing.
 package struct OriginalTransactionEvents: Sendable {
   private let before: ObservedState
   private let after: ObservedState
@@ -17,10 +15,7 @@ package struct OriginalTransactionEvents: Sendable {
   }
 
   /// Events about charges, owners and revocations, then about the binding and the next renewal, in
-  /// the order of publishing.
-  ///
-  /// A moved binding's current entitlements are added later: they depend on all original
-  /// transactions.
+  /// the order of publishing, without a moved binding's current entitlements.
   package func events(at now: Timestamp) -> [LedgerEvent] {
     guard !entries.isEmpty else { return [] }
     let items =
@@ -47,8 +42,7 @@ package struct OriginalTransactionEvents: Sendable {
       .map { (.transactionRecorded, after.owner(of: $0), EventData($0)) }
   }
 
-  /// Charges that were revoked since, or restored, as is one that turned out to be upgraded and not
-  /// refunded.
+  /// Charges revoked since, or restored, as is one that was upgraded and not refunded.
   private var revocationEvents: [Item] {
     after.rule.charges.compactMap { charge -> Item? in
       let known = before.charge(of: charge.id).flatMap {
@@ -112,8 +106,7 @@ package struct OriginalTransactionEvents: Sendable {
     return items(.bindingClosed, old, new) + items(.bindingOpened, new, old)
   }
 
-  /// The charge that moved the binding: the first in the last stretch of the new account's charges
-  /// that it did not own before.
+  /// The charge that moved the binding: the first new one in the new account's last stretch.
   private var movingCharge: Charge? {
     let all = after.rule.charges
     let charges = all.positionsThatRan(among: all.indices).map { all[$0] }
@@ -124,8 +117,7 @@ package struct OriginalTransactionEvents: Sendable {
     } ?? charges.last
   }
 
-  /// The renewal status that the bound account knows; for a new account the one that a purchase
-  /// implies.
+  /// The renewal status that the bound account knows: for a new one what a purchase implies.
   private var knownOutlook: RenewalOutlook? {
     before.boundAccount == after.boundAccount ? before.outlook : nil
   }
@@ -263,15 +255,11 @@ struct RenewalOutlook: Hashable, Sendable {
 }
 
 package enum EntitlementEvents {
-  /// Compares the published entitlements of an account with the current ones.
+  /// Compares the published entitlements of an account, by their ends of access, with the current
+  /// ones; returns the events by name, and the new published state.
   ///
   /// Access whose published end has passed is reported as expired at that end, even if there is
   /// access again by now.
-  ///
-  /// - Parameters:
-  ///   - published: The end of access of each entitlement that events have reported as active; nil:
-  ///     never.
-  /// - Returns: The events by the entitlements' names, and the new published state.
   package static func events(
     for account: AccountKey, published: [ExactText: Timestamp?], now entitlements: [Entitlement],
     at now: Timestamp
@@ -338,10 +326,8 @@ package enum EntitlementEvents {
     return moments
   }
 
-  /// Finds the longest time around a moment in which the entitlements stay the same.
-  ///
-  /// Unlike in ``nextChange(holdings:grants:catalogue:after:)``, products without entitlements
-  /// count: one that is current hides those of the others.
+  /// Finds the longest time around a moment in which the entitlements stay the same; products
+  /// without entitlements count, too: one that is current hides those of the others.
   static func constancy(
     holdings: [Holding], grants: [Grant], catalogue: Catalogue, around moment: Timestamp
   ) -> Range<Timestamp> {

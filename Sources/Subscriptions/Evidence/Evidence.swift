@@ -21,8 +21,7 @@ package enum Evidence: Hashable, Codable, Sendable {
 package enum ChargeKind: String, Codable, Sendable {
   /// Apple renewed: `transactionReason` RENEWAL, DID_RENEW, DID_RECOVER.
   case renewal
-  /// The customer acted: `transactionReason` PURCHASE, SUBSCRIBED, INITIAL_BUY,
-  /// INTERACTIVE_RENEWAL.
+  /// The customer acted: PURCHASE, SUBSCRIBED, INITIAL_BUY, INTERACTIVE_RENEWAL.
   case purchase
   /// Receipts don't report it.
   case unknown

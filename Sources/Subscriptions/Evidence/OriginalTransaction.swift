@@ -2,11 +2,6 @@
 ///
 /// Everything enters through `record`, which appends entries and applies them: applying the same
 /// entries again gives the same value.
-///
-/// ```swift
-/// var line = OriginalTransaction(members: [id])
-/// let (entries, rule) = line.record(evidence, actions: claims, at: now)
-/// ```
 package struct OriginalTransaction: Sendable {
   /// Without repetitions.
   package private(set) var history = EvidenceHistory()
@@ -70,16 +65,13 @@ package struct OriginalTransaction: Sendable {
     update(&history)
   }
 
-  /// Records evidence from one source and people's actions.
-  ///
-  /// Recording the same again adds nothing.
+  /// Records evidence from one source and people's actions; the same again adds nothing.
   ///
   /// - Parameters:
-  ///   - actions: Actions in order; claims only on transactions that are recorded or in `evidence`.
-  ///   - now: The recording date. It must be later than that of every earlier entry, because it
-  ///     orders the actions of several original transactions.
-  /// - Returns: The entries to append, in order, and the rule whose decisions they record; no rule
-  ///   if there are no entries.
+  ///   - actions: In order; claims only on transactions that are recorded or in `evidence`.
+  ///   - now: The recording date, later than that of every earlier entry, because it orders the
+  ///     actions of several original transactions.
+  /// - Returns: The entries to append, and the rule whose decisions they record; nil without any.
   package mutating func record(
     _ evidence: [Evidence], actions: [OwnershipAction] = [], at now: Timestamp
   ) -> (entries: [LedgerEntry], rule: OwnershipRule?) {

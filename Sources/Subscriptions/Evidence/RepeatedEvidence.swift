@@ -1,8 +1,7 @@
 /// Apple's answers about one original transaction that only repeat recorded facts.
 ///
-/// They have no entries, and the ownership rule does not read them. Other evidence can give one a
-/// meaning, such as a contradicting answer of an earlier date that arrives later: then it gets its
-/// entry, so that every order of arrival gives the same decisions.
+/// Without entries, they are not read by the rule until other evidence gives one a meaning, such as
+/// a contradicting answer of an earlier date: so every order of arrival gives the same decisions.
 package struct RepeatedEvidence: Hashable, Sendable {
   struct Form: Hashable, Codable, Sendable {
     var hasExpiry: Bool
@@ -15,8 +14,7 @@ package struct RepeatedEvidence: Hashable, Sendable {
   /// By date.
   package private(set) var statuses: [RenewalStatus] = []
 
-  /// After so many statuses the next gets an entry and these are forgotten, which limits the size
-  /// of the stored row.
+  /// Limits the size of the stored row: after so many, the next gets an entry, and these go.
   static let mostStatuses = 50
 
   package init() {}

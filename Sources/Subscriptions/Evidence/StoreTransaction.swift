@@ -80,10 +80,8 @@ package struct Dated<Value: Hashable & Sendable>: Hashable, Sendable {
   }
 }
 
-/// All of Apple's answers about one transaction, merged.
-///
-/// Merging is commutative, associative and idempotent, so the order of arrival does not matter:
-/// changeable values are dated, and of others the smaller wins should two answers disagree.
+/// All of Apple's answers about one transaction, merged in any order: changeable values are dated,
+/// and of others the smaller wins should two answers disagree.
 package struct StoreTransaction: Hashable, Sendable {
   package let key: TransactionKey
   /// The first recorded transaction of a charge names it.
@@ -133,8 +131,7 @@ package struct StoreTransaction: Hashable, Sendable {
     revocation = RevocationHistory(record)
   }
 
-  /// Whether it was recorded first; identifiers decide at equal moments on linked original
-  /// transactions.
+  /// Whether it was recorded first; identifiers decide at equal moments on linked ones.
   package func wasRecorded(before other: StoreTransaction) -> Bool {
     (recorded, key) < (other.recorded, other.key)
   }

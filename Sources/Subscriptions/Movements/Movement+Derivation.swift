@@ -1,6 +1,5 @@
 extension Movement {
-  /// Derives all movements of an original transaction, with those that Apple links, past and
-  /// expected; in order, with unique keys.
+  /// Derives all movements of an original transaction, past and expected; in order, unique by key.
   package static func movements(
     of line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue
   ) -> [Movement] {
@@ -68,10 +67,8 @@ private struct Journal {
     }
   }
 
-  /// One movement out of each state, and one into the next.
-  ///
-  /// Product, ownership and segment change with the state, so that the stock of each is right.
-  /// A movement out names the charge that ran last.
+  /// One movement out of each state, by the charge that ran last, and one into the next, also if
+  /// product, ownership or segment change, so that the stock of each is right.
   private mutating func addStates(_ spans: [Span]) {
     var last: Span?
     for span in spans {
@@ -84,8 +81,7 @@ private struct Journal {
     }
   }
 
-  /// All movements of an uninterrupted paid time are in the segments of its first charge, so that the
-  /// stock of each segment is right.
+  /// All movements of an uninterrupted paid time are in the segments of its first charge.
   private mutating func addPaid(_ spans: [Span]) {
     guard let first = spans.first(where: \.isPaid)?.start else { return }
     var last: Span?
@@ -122,10 +118,8 @@ private struct Journal {
       monthlyTwelfths: Int64(number) * terms.monthlyTwelfths)
   }
 
-  /// The change of paid subscriptions and MRR from one charge to the next.
-  ///
-  /// Another currency or price source moves the whole amount, so that the sums of each are right; a
-  /// change of the price itself is separate.
+  /// The change of paid subscriptions and MRR from one charge to the next; another currency or
+  /// price source moves the whole amount, and a change of the price itself is separate.
   private mutating func addChange(
     from old: ChargeTerms, to new: ChargeTerms, at moment: Timestamp, since first: Timestamp
   ) {
@@ -344,11 +338,9 @@ extension OriginalTransaction {
         ? Self.period(of: charge, periodType: periodType, product: product) : nil)
   }
 
-  /// The period that a charge pays for.
-  ///
-  /// The catalogue's is preferred, because Apple's extensions and recoveries in the grace period
-  /// move dates. For offers, which may cover several periods at once, and commitments, which are
-  /// paid monthly, dates are preferred.
+  /// The period that a charge pays for: the catalogue's, because Apple's extensions and recoveries
+  /// move dates, but by dates for offers, which may cover several periods at once, and commitments,
+  /// which are paid monthly.
   private static func period(of charge: Charge, periodType: PeriodType, product: Product?)
     -> BillingPeriod?
   {

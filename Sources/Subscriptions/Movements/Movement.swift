@@ -33,8 +33,7 @@ package struct Movement: Hashable, Sendable {
     case billingLost = "billing_lost"
   }
 
-  /// The cause of `trialEnded` if the customer paid; any other is a
-  /// ``SubscriptionTimeline/EndCause``.
+  /// The cause of `trialEnded` if the customer paid; others are ``SubscriptionTimeline/EndCause``s.
   package static let converted = "converted"
   /// The cause of `resumed` after Apple's billing retry.
   package static let recovered = "recovered"
@@ -45,8 +44,7 @@ package struct Movement: Hashable, Sendable {
     package struct Move: Hashable, Sendable {
       /// Nil: no account.
       package var from: AccountKey?
-      /// The first account, if the owner is the second; nil for later accounts and for one that
-      /// returns.
+      /// The first account, if the owner is the second; nil for later ones and one that returns.
       package var sharedWith: AccountKey?
     }
 
@@ -95,8 +93,8 @@ package struct Movement: Hashable, Sendable {
   /// reason for `refunded`; `from` or `to` for `repriced` with another currency or source; else
   /// empty.
   package var cause: String
-  /// The date of the refunded charge, the first paid period, or the start of the trial or billing
-  /// issue.
+  /// The date of the refunded charge, the first paid period, the trial's start or the billing
+  /// issue's.
   package var originAt: Timestamp?
   /// The change of a stock: 1, -1 or 0.
   package var number: Int

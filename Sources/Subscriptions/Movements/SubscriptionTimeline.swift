@@ -1,8 +1,8 @@
-/// A subscription's whole life: one state of one charge at every moment from the first charge on.
+/// A subscription's whole life: one state of one charge at every moment from the first charge on,
+/// expected changes at their dates.
 ///
-/// It does not depend on the present: expected changes are included at their dates. Linked original
-/// transactions are one subscription, and so are all products of one, of which Apple lets one run
-/// at a time. Should paid periods overlap all the same, the charge that began last counts.
+/// Linked original transactions are one subscription, and so are all products of one. Should paid
+/// periods overlap, which Apple does not allow, the charge that began last counts.
 package struct SubscriptionTimeline: Hashable, Sendable {
   /// The states that reports count.
   package enum State: String, Codable, CaseIterable, Sendable {

@@ -1,7 +1,5 @@
-/// "Actively auto-renewing as of t": the first row of the decision table.
-///
-/// Evidence dated at or after the charge doesn't show who was renewing when it was made, so every
-/// look at the history stops before t.
+/// "Actively auto-renewing as of t", the first row of the decision table, by evidence from before t
+/// alone: later evidence doesn't show who was renewing then.
 package struct AutoRenewal {
   let history: EvidenceHistory
   let charges: [Charge]
@@ -13,9 +11,8 @@ package struct AutoRenewal {
     course = RenewalForecast(history, charges: charges, constants: constants)
   }
 
-  /// Finds who was renewing when the charge at `position` was made.
-  ///
-  /// - Parameter owner: The owner of an earlier charge as of a moment.
+  /// Finds who was renewing when the charge at `position` was made, by the `owner` of an earlier
+  /// one.
   package func evidence(
     forChargeAt position: Int, owner: (_ position: Int, _ asOf: Timestamp) -> AccountKey?
   ) -> RenewalEvidence {

@@ -5,8 +5,7 @@ package struct OwnershipDifference: Hashable, Sendable {
   package var owner: AccountKey?
   package var decision: Decision
   package var verdict: OwnershipPolicy.Verdict
-  /// The end of its access, by a refund or replacement too; nil without access, as for consumables,
-  /// and for access without end.
+  /// By a refund or replacement too; nil without access, as for consumables, and without end.
   package var accessEndsAt: Timestamp?
   /// The length of its access; access without end counts until the moment of the comparison.
   package var access: Duration

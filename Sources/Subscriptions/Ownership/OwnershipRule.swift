@@ -3,13 +3,7 @@
 /// > A charge goes to the account that is still actively auto-renewing on that
 /// > original_transaction_id. If there is none, it goes to the account that submitted it.
 ///
-/// ```swift
-/// let rule = OwnershipRule(history)
-/// for (charge, decision) in zip(rule.charges, rule.decisions) { print(charge.id, decision.owner) }
-/// ```
-///
-/// The result is a pure function of Apple's evidence as a set and of people's actions in order, so
-/// the order in which evidence arrives does not matter:
+/// The result is a pure function of Apple's evidence as a set and of people's actions in order:
 /// - The decision table runs without claims over all charges by date.
 /// - Each claim in order settles its charge, and the unsettled charges that depend on it are
 ///   decided again. Later claims never change a settled owner. An import's override is applied
@@ -150,10 +144,8 @@ package struct OwnershipRule: Sendable {
     return Decision(owner: claim.account, rule: .submitter, renewal: renewal)
   }
 
-  /// Row 1t: the account whose token the buyer's app passed with this payment.
-  ///
-  /// Renewals inherit the token of the purchase, so a token that an earlier charge carries does not
-  /// identify the buyer.
+  /// Row 1t: the account whose token the buyer's app passed with this payment, and not with an
+  /// earlier one, because renewals inherit the token of the purchase.
   private func buyerByToken(at position: Int) -> AccountKey? {
     let charge = charges[position]
     guard let token = charge.appAccountToken, charge.kind != .renewal,
@@ -184,8 +176,7 @@ package struct OwnershipRule: Sendable {
 
   // MARK: Actions
 
-  /// Applies actions in order, those of one moment by the dates of their charges, and decides again
-  /// the charges that depend on each.
+  /// Applies actions in order, at one moment by their charges' dates, and decides dependents again.
   private mutating func perform(_ actions: [RecordedAction]) {
     let ordered = actions.compactMap { action in
       // An override of all charges precedes actions on one of them.
@@ -267,8 +258,7 @@ package struct OwnershipRule: Sendable {
 }
 
 extension OwnershipRule {
-  /// Takes every decision as recorded and computes none; nil if a charge has none, and orders and
-  /// erasures need not be loaded.
+  /// Takes every decision as recorded and computes none; nil if a charge has none.
   package init?(_ history: EvidenceHistory, recorded: [Charge.ID: Decision]) {
     let charges = Charge.charges(in: history)
     let decisions = charges.compactMap { recorded[$0.id] }

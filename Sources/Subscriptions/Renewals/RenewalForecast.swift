@@ -28,8 +28,8 @@ package struct RenewalForecast: Sendable {
   struct Trouble: Hashable {
     /// Nil without a grace period.
     var graceEnd: Timestamp?
-    /// The end of the billing retry without access, which follows the paid or the grace period; nil
-    /// without one.
+    /// The end of the billing retry without access, after the paid or grace period; nil without
+    /// one.
     var retryEnd: Timestamp?
   }
 
@@ -89,10 +89,9 @@ package struct RenewalForecast: Sendable {
   // MARK: Auto-renew
 
   /// Finds the latest statement about auto-renew before a moment that applies to the renewal of the
-  /// charge at `position`.
+  /// charge at `position`, which renews without one.
   ///
-  /// Without one the charge renews. An *off* no longer applies after a purchase, or after a renewal
-  /// more than a day later: both show that auto-renew was switched on again.
+  /// An *off* no longer applies after a purchase, or after a renewal more than a day later.
   package func autoRenewStatement(after position: Int, before moment: Timestamp? = nil)
     -> AutoRenewStatus?
   {
@@ -108,9 +107,8 @@ package struct RenewalForecast: Sendable {
     switches.elements(from: start, before: end, by: \.at)
   }
 
-  /// The product of the next renewal, by Apple's latest statement about the charge at `position`.
-  ///
-  /// An earlier statement holds if it named the product of that charge.
+  /// The product of the next renewal, by Apple's latest statement about the charge at `position`,
+  /// or an earlier one that named the product of that charge.
   package func announcedProduct(after position: Int) -> ProductID? {
     let status = statuses.last { $0.autoRenewProductID != nil }
     guard let status, let product = status.autoRenewProductID else { return nil }
@@ -138,12 +136,11 @@ package struct RenewalForecast: Sendable {
     return phases.lastIndex { !saysTheSame($0) }.map { phases[$0 + 1] } ?? phases.first
   }
 
-  /// Finds the grace period and the billing retry after a charge; nil if no charge failed.
+  /// Finds the grace period and the billing retry after a charge and before the `next` one; nil if
+  /// no charge failed.
   ///
   /// They start with the end of the paid period, whenever Apple first reports them. Apple retries
   /// for at most 60 days (90 on a commitment).
-  ///
-  /// - Parameter next: The date of the charge after it. Later statements are about that charge.
   func trouble(afterChargeAt position: Int, before next: Timestamp?) -> Trouble? {
     let charge = charges[position]
     guard let paidEnd = charge.end else { return nil }
@@ -217,8 +214,7 @@ extension [Charge] {
     return isAutomatic(position, constants) ? date - constants.earlyCharge : date
   }
 
-  /// The latest statement before the charge at `position`, without an *off* that is too old to
-  /// apply to its renewal.
+  /// The latest statement before a charge, without an *off* too old to apply to its renewal.
   fileprivate func applicable(
     _ statement: RenewalForecast.AutoRenewStatus?, toRenewalOfChargeAt position: Int,
     _ constants: RuleConstants

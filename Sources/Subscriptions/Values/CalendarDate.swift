@@ -1,8 +1,7 @@
 /// A day of the proleptic Gregorian calendar, in UTC.
 ///
-/// Conversions follow Howard Hinnant's "chrono-compatible low-level date algorithms"
-/// (https://howardhinnant.github.io/date_algorithms.html), which need no tables and no time zone
-/// database: this module runs on the hot path.
+/// Conversions follow Howard Hinnant (https://howardhinnant.github.io/date_algorithms.html),
+/// without tables or a time zone database: this module runs on the hot path.
 package struct CalendarDate: Hashable, Sendable {
   package var year: Int
   /// 1 to 12.

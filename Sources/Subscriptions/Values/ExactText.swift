@@ -1,8 +1,8 @@
 /// Text from outside, compared, ordered and hashed byte by byte, as in PostgreSQL.
 ///
-/// `String` compares canonical forms: two spellings of one character (é, and e with a combining
-/// accent) are equal, and normalizing a long run of combining marks takes quadratic time. So text
-/// from a caller must become one of these types before it is compared or used as a key.
+/// To `String`, two spellings of one character (é, and e with a combining accent) are equal, and
+/// normalizing a long run of combining marks takes quadratic time. So text from a caller must
+/// become one of these types before it is compared or used as a key.
 package protocol TextIdentifier: RawRepresentable, Hashable, Comparable, Codable, Sendable,
   ExpressibleByStringLiteral, CustomStringConvertible
 where RawValue == String {
@@ -39,8 +39,7 @@ extension TextIdentifier {
   }
 }
 
-/// Text from outside that is not an identifier of the ledger: a JSON member, a form field, the name
-/// of an entitlement.
+/// Text from outside other than the ledger's identifiers, such as a JSON member or a form field.
 package struct ExactText: TextIdentifier {
   package let rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }

@@ -36,10 +36,8 @@ package struct WebOrderLineItemID: TextIdentifier {
   }
 }
 
-/// The ledger's name for an account.
-///
-/// Random, and the only name in entries and their hashes, so that erasing a person rewrites the map
-/// from account ids to keys and no hash.
+/// The ledger's random name for an account, the only one in entries and their hashes, so that
+/// erasing a person rewrites the map from account ids to keys and no hash.
 package struct AccountKey: RawRepresentable, Hashable, Comparable, Codable, Sendable {
   package let rawValue: UUID
 

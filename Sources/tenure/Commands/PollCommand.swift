@@ -96,8 +96,7 @@ struct PollCommand: AsyncParsableCommand {
   }
 }
 
-/// A progress bar, or a count without a total, on standard error; a line every ten seconds where
-/// that is no terminal.
+/// A progress bar, or a count, on standard error; every ten seconds where that is no terminal.
 final class ProgressBar: Sendable {
   private static let width = 40
   static let interval: Duration = .seconds(10)

@@ -54,11 +54,10 @@ struct ServeCommand: AsyncParsableCommand {
   }
 }
 
-/// Runs a program's services until SIGTERM or SIGINT, then releases all resources in reverse order.
+/// Runs a program's services, each of which may depend on earlier ones, until SIGTERM or SIGINT,
+/// then releases all resources in reverse order.
 ///
-/// - Parameters:
-///   - prefix: The beginning of the names of the settings `_HOST` and `_PORT`, for errors.
-///   - services: Makes the services; each may depend on earlier ones.
+/// - Parameter prefix: The beginning of the names of the settings `_HOST` and `_PORT`, for errors.
 func withProgram(
   _ name: String, _ settings: Settings, listeningOn host: String, port: Int,
   settings prefix: String,

@@ -17,7 +17,6 @@ struct SettingOptions: ParsableArguments {
   var logLevel: String?
 
   /// - Parameter flags: The command's own options, by setting name.
-  /// - Throws: ``SettingError``, or ``SettingErrors`` for more than one fault.
   func settings(
     _ flags: [String: String?] = [:], needing needs: [Settings.Need] = []
   ) async throws -> Settings {

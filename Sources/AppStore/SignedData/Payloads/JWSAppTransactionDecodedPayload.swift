@@ -1,8 +1,7 @@
 package import Subscriptions
 
-/// The signed data about an app's download by an Apple account.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/jwsapptransactiondecodedpayload
+/// The signed data about an app's download by an Apple account:
+/// https://developer.apple.com/documentation/appstoreserverapi/jwsapptransactiondecodedpayload.
 package typealias JWSAppTransactionDecodedPayload = JSONPayload<AppTransactionFields>
 
 package struct AppTransactionFields: JSONFields {

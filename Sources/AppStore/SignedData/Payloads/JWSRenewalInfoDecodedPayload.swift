@@ -3,9 +3,8 @@ package import Subscriptions
 
 /// The signed data of a subscription's renewal; prices are in thousandths of the currency's unit.
 ///
-/// https://developer.apple.com/documentation/appstoreserverapi/jwsrenewalinfodecodedpayload, and
-/// later changelogs. It names neither app nor transaction, so it only has meaning together with a
-/// transaction of the same original transaction.
+/// See https://developer.apple.com/documentation/appstoreserverapi/jwsrenewalinfodecodedpayload and
+/// later changelogs. It names neither app nor transaction.
 package typealias JWSRenewalInfoDecodedPayload = JSONPayload<RenewalInfoFields>
 
 package struct RenewalInfoFields: JSONFields {

@@ -1,10 +1,8 @@
 package import JSONText
 package import Subscriptions
 
-/// The signed data of one transaction; prices are in thousandths of the currency's unit.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload, and
-/// later changelogs. Every field is optional.
+/// The signed data of one transaction, all optional; prices are in thousandths of the unit
+/// (https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload).
 package typealias JWSTransactionDecodedPayload = JSONPayload<TransactionFields>
 
 package struct TransactionFields: JSONFields {
