@@ -162,6 +162,7 @@ package struct TransactionPage: ServerAPIPage {
 }
 
 package struct OrderLookup: Hashable, Sendable {
-  package let status: OrderLookupStatus?
+  /// 0: the order ID belongs to the app.
+  package let status: Int64?
   package let transactions: [SignedPart<SignedTransaction>]
 }

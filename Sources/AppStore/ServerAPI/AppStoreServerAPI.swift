@@ -25,7 +25,7 @@ package struct AppStoreServerAPI: Sendable {
 
   let verifier: SignedDataVerifier
   let now: @Sendable () -> Timestamp
-  private let addresses: ServerAPIAddresses
+  private let addresses: AppleURLs
   private let tokens: BearerTokens
   private let limits: ServerAPIRateLimits
   private let timeout: Duration
@@ -39,7 +39,7 @@ package struct AppStoreServerAPI: Sendable {
     of: Environment.allCases.map { [$0.rawValue] })
 
   package init(
-    transport: any AppStoreTransport, addresses: ServerAPIAddresses = .apple, key: ServerAPIKey,
+    transport: any AppStoreTransport, addresses: AppleURLs = .serverAPI, key: ServerAPIKey,
     verifier: SignedDataVerifier, timeout: Duration, patience: Duration = Self.patience,
     logger: Logger, now: @escaping @Sendable () -> Timestamp,
     sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }

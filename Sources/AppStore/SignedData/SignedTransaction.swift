@@ -2,6 +2,9 @@ import JSONText
 package import Subscriptions
 import struct Foundation.UUID
 
+/// The billing plan of an annual commitment billed monthly.
+private let monthly = "MONTHLY"
+
 /// A verified transaction of a configured app, with all fields that the ledger requires.
 package struct SignedTransaction: Hashable, Sendable {
   package let payload: JWSTransactionDecodedPayload
@@ -79,7 +82,7 @@ package struct SignedRenewalInfo: Hashable, Sendable {
       asOf: signedDate, autoRenews: payload.autoRenewStatus.map { $0 == 1 }, phase: phase.phase,
       autoRenewProductID: autoRenewProductID, expirationIntent: expirationIntent,
       appAccountToken: payload.appAccountToken.flatMap { UUID(uuidString: $0) },
-      isCommitment: payload.renewalBillingPlanType == .monthly || payload.commitmentInfo != nil)
+      isCommitment: payload.renewalBillingPlanType == monthly || payload.commitmentInfo != nil)
   }
 }
 
@@ -113,7 +116,7 @@ extension TransactionRecord {
       isUpgraded: payload.isUpgraded ?? false, revocation: payload.revocation,
       priceMilliunits: payload.price.flatMap { ChargePrice.believable.contains($0) ? $0 : nil },
       currency: try payload.currencyCode(\.currency),
-      isCommitment: payload.billingPlanType == .monthly || payload.commitmentInfo != nil)
+      isCommitment: payload.billingPlanType == monthly || payload.commitmentInfo != nil)
   }
 }
 

@@ -7,7 +7,7 @@ package import Subscriptions
 ///
 /// It is stateless and knows nothing of accounts. Logs contain no receipt, secret or token.
 package struct ReceiptVerifier: Sendable {
-  private let endpoints: VerifyReceiptEndpoints
+  private let endpoints: AppleURLs
   private let apps: AppStoreApps
   private let timeout: Duration
   private let logger: Logger
@@ -24,7 +24,7 @@ package struct ReceiptVerifier: Sendable {
 
   /// `timeout` applies to each request; a verification nearly always takes one or two.
   package init(
-    transport: any AppStoreTransport, endpoints: VerifyReceiptEndpoints = .apple,
+    transport: any AppStoreTransport, endpoints: AppleURLs = .verifyReceipt,
     apps: AppStoreApps, timeout: Duration, logger: Logger, now: @escaping @Sendable () -> Timestamp
   ) {
     requests = AppleRequests(

@@ -82,16 +82,12 @@ extension Settings {
     return writeBackKinds
   }
 
-  static func urls<Service>(
-    _ production: String, _ sandbox: String, _ source: SettingSource
-  ) throws -> AppleURLs<Service> {
-    let apple = AppleURLs<Service>.apple
-    let urls = (
-      production: try source.string(production) ?? apple.production,
-      sandbox: try source.string(sandbox) ?? apple.sandbox
-    )
+  static func urls(
+    _ apple: AppleURLs, _ production: String, _ sandbox: String, _ source: SettingSource
+  ) throws -> AppleURLs {
+    let urls = (try source.string(production), try source.string(sandbox))
     return try SettingError.naming("\(production) or \(sandbox)") {
-      try AppleURLs(production: urls.production, sandbox: urls.sandbox)
+      try apple.replaced(production: urls.0, sandbox: urls.1)
     }
   }
 }

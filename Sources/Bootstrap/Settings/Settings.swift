@@ -31,13 +31,13 @@ package struct Settings: Sendable {
   /// Nil if workers serve no metrics.
   package var metricsPort: Int?
   package var apps: [AppStoreApp] = []
-  package var verifyReceipt = VerifyReceiptEndpoints.apple
+  package var verifyReceipt = AppleURLs.verifyReceipt
   package var appStoreTimeout: Duration = .milliseconds(10_000)
   /// Nil if the App Store Server API is not used.
   package var serverAPIKey: ServerAPIKey?
   /// The key's file; nil if the setting is the key itself.
   package var serverAPIKeyPath: String?
-  package var serverAPIAddresses = ServerAPIAddresses.apple
+  package var serverAPIAddresses = AppleURLs.serverAPI
   package var writeBackKinds: Set<WriteBack.Kind> = []
   /// The roots of Apple's signed data.
   package var trustedRoots = TrustedRoots.apple
@@ -125,7 +125,8 @@ package struct Settings: Sendable {
     apps = readApps ?? apps
     set(&verifyReceipt) {
       try Self.urls(
-        "TENURE_APPSTORE_VERIFY_RECEIPT_URL", "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL", source)
+        .verifyReceipt, "TENURE_APPSTORE_VERIFY_RECEIPT_URL",
+        "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL", source)
     }
     set(&appStoreTimeout) {
       try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000)
@@ -139,7 +140,8 @@ package struct Settings: Sendable {
     serverAPIKey = readServerAPIKey ?? nil
     set(&serverAPIKeyPath) { try Self.serverAPIKeyPath(source) }
     set(&serverAPIAddresses) {
-      try Self.urls("TENURE_APPSTORE_API_URL", "TENURE_APPSTORE_SANDBOX_API_URL", source)
+      try Self.urls(
+        .serverAPI, "TENURE_APPSTORE_API_URL", "TENURE_APPSTORE_SANDBOX_API_URL", source)
     }
     // An unreadable key is one fault, not one more per write-back.
     let hasKey = readServerAPIKey == nil || serverAPIKey != nil

@@ -74,12 +74,12 @@ final class Backend: EventSource {
 
   func closeAsLost() { close(PostgresError(.connectionLost, handle.errorMessage)) }
 
-  func ready(_ readiness: Readiness) {
-    if readiness.contains(.writing) { flush() }
+  func ready(toRead: Bool, toWrite: Bool) {
+    if toWrite { flush() }
     guard !isClosed else { return }
     if let exclusive {
       exclusive.ready()
-    } else if readiness.contains(.reading) {
+    } else if toRead {
       read()
     }
   }

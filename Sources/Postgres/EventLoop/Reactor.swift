@@ -34,8 +34,11 @@ final class Reactor {
     let wakeUp = PostgresLoop.shared.loop.wakeUp
     for socket in ready {
       if socket.fd == wakeUp.reader { wakeUp.receive() }
-      // Sources removed by an earlier event of this turn receive no more events.
-      sources[socket.fd]?.ready(Readiness(socket.revents))
+      // Sources removed by an earlier event of this turn receive no more events. An error or hang-up
+      // counts as readable, because reading reports it.
+      let events = socket.revents
+      sources[socket.fd]?.ready(
+        toRead: events & ~Int16(POLLOUT) != 0, toWrite: events & Int16(POLLOUT) != 0)
     }
   }
 
@@ -83,23 +86,8 @@ final class Reactor {
 
 @PostgresLoop
 protocol EventSource: AnyObject {
-  func ready(_ readiness: Readiness)
+  func ready(toRead: Bool, toWrite: Bool)
   func flush()
-}
-
-/// A socket's readiness; an error or hang-up counts as readable, because reading reports it.
-struct Readiness: OptionSet {
-  let rawValue: Int
-  static let reading = Readiness(rawValue: 1)
-  static let writing = Readiness(rawValue: 2)
-}
-
-extension Readiness {
-  fileprivate init(_ events: Int16) {
-    self = []
-    if events & Int16(POLLOUT) != 0 { insert(.writing) }
-    if events & ~Int16(POLLOUT) != 0 { insert(.reading) }
-  }
 }
 
 /// A pipe by which other threads end the loop's wait.

@@ -201,30 +201,17 @@ func least<Value: Comparable>(_ lhs: Value?, _ rhs: Value?) -> Value? {
   return min(lhs, rhs)
 }
 
-/// Known before unknown, so that merging prefers knowledge.
+/// By name, which puts known before unknown, so that merging prefers knowledge.
 extension ChargeKind: Comparable {
-  package static func < (lhs: ChargeKind, rhs: ChargeKind) -> Bool { lhs.rank < rhs.rank }
-
-  private var rank: Int {
-    switch self {
-    case .purchase: 0
-    case .renewal: 1
-    case .unknown: 2
-    }
-  }
+  package static func < (lhs: ChargeKind, rhs: ChargeKind) -> Bool { lhs.rawValue < rhs.rawValue }
 }
 
 /// Particular before the default, which old answers omit.
 extension PeriodType: Comparable {
-  package static func < (lhs: PeriodType, rhs: PeriodType) -> Bool { lhs.rank < rhs.rank }
+  private static let order: [PeriodType] = [.trial, .intro, .offer, .normal]
 
-  private var rank: Int {
-    switch self {
-    case .trial: 0
-    case .intro: 1
-    case .offer: 2
-    case .normal: 3
-    }
+  package static func < (lhs: PeriodType, rhs: PeriodType) -> Bool {
+    lhs != rhs && order.first { $0 == lhs || $0 == rhs } == lhs
   }
 }
 

@@ -82,14 +82,16 @@ struct ImportCommand: AsyncParsableCommand {
     _ path: String, _ ledger: Ledger, _ terms: AccessTerms, now: @escaping @Sendable () -> Timestamp
   ) async throws -> Bool {
     let input = try InputFile(path, now: now())
-    let bar = ImportBar(bytes: input.bytes)
+    let bar = ProgressBar("")
     let faults = try ErrorFile(
       path: errors ?? ((path == "-" ? "import" : path) + ".errors.csv"), besides: path)
     let rows = try RowFile(FileBytes(input.handle), columns: OwnerRow.columns)
     let taking = OwnerImport(
       ledger: ledger, terms: terms, source: source ?? input.name,
       asOf: asOf ?? input.writtenAt, isDryRun: dryRun, now: now)
-    let summary = try await taking.run(rows, report: faults.write) { bar.show($0) }
+    let summary = try await taking.run(rows, report: faults.write) {
+      bar.show($0, of: input.bytes)
+    }
     bar.finish()
     try faults.finish()
     print(
@@ -166,18 +168,11 @@ final class ErrorFile {
   func finish() throws { try file?.close() }
 }
 
-/// The progress of an import: a bar on a terminal, otherwise log lines.
-final class ImportBar {
-  private let bytes: Int?
-  private let bar = ProgressBar("")
-
-  init(bytes: Int?) { self.bytes = bytes }
-
-  func show(_ summary: OwnerImport.Summary) {
-    bar.show(Self.text(summary, of: bytes, after: bar.began.duration(to: .now)))
+extension ProgressBar {
+  /// Shows the progress of an import, with the rate and the time left.
+  func show(_ summary: OwnerImport.Summary, of bytes: Int?) {
+    show(Self.text(summary, of: bytes, after: began.duration(to: .now)))
   }
-
-  func finish() { bar.finish() }
 
   static func text(_ summary: OwnerImport.Summary, of bytes: Int?, after time: Duration) -> String {
     let seconds = max(0.001, time / .seconds(1))
@@ -187,7 +182,7 @@ final class ImportBar {
       let part = min(1, Double(summary.bytesRead) / Double(bytes))
       let percent = Int(part * 100)
       let left = Int((seconds / part - seconds).rounded(.up))
-      text = "\(ProgressBar.bar(percent, of: 100)) \(percent)%, \(text), \(left) s left"
+      text = "\(bar(percent, of: 100)) \(percent)%, \(text), \(left) s left"
     }
     return text
   }

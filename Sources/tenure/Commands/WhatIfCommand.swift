@@ -115,7 +115,7 @@ struct WhatIfCommand: AsyncParsableCommand {
     var summary = ImportedHistory.Summary()
     for path in files {
       let input = try InputFile(path, now: settings.clock.now())
-      let bar = ImportBar(bytes: input.bytes)
+      let bar = ProgressBar("")
       try await history.read(
         RowFile(FileBytes(input.handle), columns: HistoryRow.columns), asOf: input.writtenAt,
         into: &summary, receipts: receipts
@@ -123,7 +123,7 @@ struct WhatIfCommand: AsyncParsableCommand {
         FileHandle.standardError.write(
           Data("\(path), line \(error.line): \(error.fault.reason)\n".utf8))
       } progress: {
-        bar.show($0)
+        bar.show($0, of: input.bytes)
       }
       bar.finish()
     }

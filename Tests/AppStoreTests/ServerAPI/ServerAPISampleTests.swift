@@ -100,7 +100,7 @@ struct ServerAPISampleTests {
       json: Self.sample("getNotificationHistoryResponse"))
     let attempts = (notifications.notificationHistory ?? []).flatMap { $0.sendAttempts ?? [] }
     #expect(
-      attempts.map(\.sendAttemptResult?.rawValue)
+      attempts.map(\.sendAttemptResult)
         == ["NO_RESPONSE", "SUCCESS", "CIRCULAR_REDIRECT"])
     #expect(try OrderLookupResponse(json: Self.sample("lookupOrderIdResponse")).status == .invalid)
     let extended = try ExtendRenewalDateResponse(

@@ -15,7 +15,7 @@ func apps(_ bundleIDs: String...) throws -> AppStoreApps {
 extension ReceiptVerifier {
   init(
     _ transport: any AppStoreTransport, apps: AppStoreApps,
-    endpoints: VerifyReceiptEndpoints = .apple, timeout: Duration = .seconds(240),
+    endpoints: AppleURLs = .verifyReceipt, timeout: Duration = .seconds(240),
     logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
   ) {
     self.init(

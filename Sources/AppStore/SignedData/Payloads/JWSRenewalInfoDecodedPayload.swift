@@ -37,7 +37,7 @@ package struct RenewalInfoFields: JSONFields {
   package let appTransactionID = JSONField<String>("appTransactionId")
   package let appAccountToken = JSONField<String>("appAccountToken")  // A UUID in either case
   package let advancedCommerceInfo = JSONField<JSONValue>("advancedCommerceInfo")
-  package let renewalBillingPlanType = JSONField<BillingPlanType>("renewalBillingPlanType")
+  package let renewalBillingPlanType = JSONField<String>("renewalBillingPlanType")
   package let commitmentInfo = JSONField<RenewalCommitment>("commitmentInfo")
   package static let schema = JSONSchema(Self())
 }
@@ -49,7 +49,7 @@ package struct RenewalCommitmentFields: JSONFields {
   package let commitmentAutoRenewProductID = JSONField<String>("commitmentAutoRenewProductId")
   /// 0: off, 1: on.
   package let commitmentAutoRenewStatus = JSONField<Int64>("commitmentAutoRenewStatus")
-  package let commitmentRenewalBillingPlanType = JSONField<BillingPlanType>(
+  package let commitmentRenewalBillingPlanType = JSONField<String>(
     "commitmentRenewalBillingPlanType")
   package let commitmentRenewalDate = JSONField<Timestamp>("commitmentRenewalDate")
   package let commitmentRenewalPrice = JSONField<Int64>("commitmentRenewalPrice")

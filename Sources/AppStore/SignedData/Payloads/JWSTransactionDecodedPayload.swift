@@ -45,7 +45,7 @@ package struct TransactionFields: JSONFields {
   package let appTransactionID = JSONField<String>("appTransactionId")
   package let offerPeriod = JSONField<String>("offerPeriod")  // ISO 8601
   package let advancedCommerceInfo = JSONField<JSONValue>("advancedCommerceInfo")
-  package let billingPlanType = JSONField<BillingPlanType>("billingPlanType")
+  package let billingPlanType = JSONField<String>("billingPlanType")
   package let commitmentInfo = JSONField<TransactionCommitment>("commitmentInfo")
   package static let schema = JSONSchema(Self())
 }
@@ -96,14 +96,6 @@ package struct OfferDiscountType: OpenEnumeration {
   package static let freeTrial = Self(rawValue: "FREE_TRIAL")
   package static let payUpFront = Self(rawValue: "PAY_UP_FRONT")
   package static let oneTime = Self(rawValue: "ONE_TIME")
-}
-
-package struct BillingPlanType: OpenEnumeration {
-  package var rawValue: String
-  package init(rawValue: String) { self.rawValue = rawValue }
-
-  /// An annual commitment billed monthly.
-  package static let monthly = Self(rawValue: "MONTHLY")
 }
 
 /// Apple's name of the environment.
