@@ -46,9 +46,7 @@ package struct PostgresError: Error, Sendable {
     error.statement = error.statement ?? statement
     return error
   }
-}
 
-extension PostgresError {
   /// The error of a transaction's body whose reads concurrent changes have outdated: it runs again.
   package static func overtaken(_ message: String) -> PostgresError {
     var error = PostgresError(.server, message)

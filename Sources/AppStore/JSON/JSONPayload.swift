@@ -11,7 +11,7 @@ package import Subscriptions
 @dynamicMemberLookup
 package struct JSONPayload<Fields: JSONFields>: Hashable, Sendable, JSONFieldValue {
   private(set) var members: [JSONValue.Member] = [] {
-    didSet { digests = members.map { Fields.schema.digest(of: $0) } }
+    didSet { digests = members.map { Fields.schema.field(of: $0)?.digest } }
   }
   /// Of the members' documented keys; nil for others.
   private var digests: [UInt64?] = []
@@ -41,7 +41,7 @@ package struct JSONPayload<Fields: JSONFields>: Hashable, Sendable, JSONFieldVal
   package init?(checked json: JSONValue) {
     guard case .object(let members) = json else { return nil }
     self.members = members
-    digests = members.map { Fields.schema.digest(of: $0) }
+    digests = members.map { Fields.schema.field(of: $0)?.digest }
   }
 
   package init(parsing bytes: some Sequence<UInt8>) throws {
@@ -90,8 +90,6 @@ package struct JSONSchema<Fields: JSONFields>: Sendable {
   func field(of member: JSONValue.Member) -> (any NamedJSONField)? {
     fieldsByDigest[member.key.digest].flatMap { $0.name == member.key ? $0 : nil }
   }
-
-  fileprivate func digest(of member: JSONValue.Member) -> UInt64? { field(of: member)?.digest }
 
   func name<Value>(_ field: KeyPath<Fields, JSONField<Value>>) -> String {
     fields[keyPath: field].name.rawValue
@@ -201,9 +199,7 @@ extension Timestamp: JSONFieldValue {
 extension Array: JSONFieldValue where Element: JSONFieldValue {
   package init(json: JSONValue) throws(JSONError) {
     guard case .array(let elements) = json else { throw JSONError("is not an array") }
-    self = []
-    reserveCapacity(elements.count)
-    for element in elements { append(try Element(json: element)) }
+    self = try elements.map { (json) throws(JSONError) in try Element(json: json) }
   }
 
   package var json: JSONValue { .array(map(\.json)) }

@@ -59,19 +59,14 @@ extension ReceiptItem {
   ///
   /// Types 1707 and 1713 are not documented, but known from receipts with a verifyReceipt response.
   init(_ attributes: ReceiptAttributes) throws {
-    guard let productID = try attributes.identifier(1702) else {
-      throw ReceiptFault("attribute 1702 (product) is missing")
+    func required<Value>(_ value: Value?, _ attribute: String) throws -> Value {
+      guard let value else { throw ReceiptFault("attribute \(attribute) is missing") }
+      return value
     }
     let longest = AppleIdentifier.longestNumber
-    guard let transactionID = try attributes.identifier(1703, upTo: longest) else {
-      throw ReceiptFault("attribute 1703 (transaction) is missing")
-    }
-    guard let purchaseDate = try attributes.moment(1704) else {
-      throw ReceiptFault("attribute 1704 (purchase date) is missing")
-    }
-    self.productID = productID
-    self.transactionID = transactionID
-    self.purchaseDate = purchaseDate
+    productID = try required(attributes.identifier(1702), "1702 (product)")
+    transactionID = try required(attributes.identifier(1703, upTo: longest), "1703 (transaction)")
+    purchaseDate = try required(attributes.moment(1704), "1704 (purchase date)")
     quantity = try attributes.integer(1701).flatMap { Int(exactly: $0) }.map { max($0, 1) }
     // Missing in Xcode's receipts.
     originalTransactionID = try attributes.identifier(1705, upTo: longest) ?? transactionID

@@ -11,23 +11,22 @@ struct ReceiptSigner {
   }
 
   /// Apple used SHA-1 until 2023, and SHA-256 since then.
-  enum Digest {
-    case sha1
-    case sha256
+  struct Digest: Sendable {
+    let identifier: ASN1ObjectIdentifier
+    /// RSA combined with the digest.
+    let combined: ASN1ObjectIdentifier
+    let algorithm: Certificate.SignatureAlgorithm
+    let hash: @Sendable (ArraySlice<UInt8>) -> [UInt8]
 
-    func hash(of bytes: ArraySlice<UInt8>) -> [UInt8] {
-      switch self {
-      case .sha1: Array(Insecure.SHA1.hash(data: bytes))
-      case .sha256: Array(SHA256.hash(data: bytes))
-      }
-    }
-
-    fileprivate var algorithm: Certificate.SignatureAlgorithm {
-      switch self {
-      case .sha1: .sha1WithRSAEncryption
-      case .sha256: .sha256WithRSAEncryption
-      }
-    }
+    fileprivate static let all = [
+      Digest(
+        identifier: .sha1, combined: .sha1WithRSAEncryption, algorithm: .sha1WithRSAEncryption
+      ) { Array(Insecure.SHA1.hash(data: $0)) },
+      Digest(
+        identifier: .sha256, combined: .AlgorithmIdentifier.sha256WithRSAEncryption,
+        algorithm: .sha256WithRSAEncryption
+      ) { Array(SHA256.hash(data: $0)) },
+    ]
   }
 
   let name: Name
@@ -60,7 +59,7 @@ struct ReceiptSigner {
   func hasSigned(_ content: ArraySlice<UInt8>, with certificate: Certificate) -> Bool {
     var signed = content
     if let signedAttributes {
-      guard signedAttributes.messageDigest == digest.hash(of: content)[...] else { return false }
+      guard signedAttributes.messageDigest == digest.hash(content)[...] else { return false }
       signed = signedAttributes.encoded[...]
     }
     return certificate.publicKey.isValidSignature(
@@ -89,23 +88,17 @@ extension ReceiptSigner.Name {
 
 extension ReceiptSigner.Digest {
   fileprivate init(digestAlgorithm node: ASN1Node) throws {
-    switch try Self.identifier(of: node) {
-    case .sha1: self = .sha1
-    case .sha256: self = .sha256
-    default:
+    let identifier = try Self.identifier(of: node)
+    guard let digest = Self.all.first(where: { $0.identifier == identifier }) else {
       throw LocalReceiptRefusal(
         .unsupportedAlgorithm, "The receipt's digest is neither SHA-1 nor SHA-256.")
     }
+    self = digest
   }
 
   /// Accepts RSA, alone or combined with the same digest.
   fileprivate func check(signatureAlgorithm node: ASN1Node) throws {
     let identifier = try Self.identifier(of: node)
-    let combined: ASN1ObjectIdentifier =
-      switch self {
-      case .sha1: .sha1WithRSAEncryption
-      case .sha256: .AlgorithmIdentifier.sha256WithRSAEncryption
-      }
     guard identifier == .AlgorithmIdentifier.rsaEncryption || identifier == combined else {
       throw LocalReceiptRefusal(
         .unsupportedAlgorithm, "The receipt's signature is not RSA over its digest.")

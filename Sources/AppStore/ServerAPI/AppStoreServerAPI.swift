@@ -290,10 +290,7 @@ package enum ServerAPIEndpoint: String, CaseIterable, Sendable {
   /// An app's hourly limit: a limit per second, enforced by the hour, and a tenth of it in the
   /// sandbox (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
   func requestsPerHour(in environment: Environment) -> Int {
-    switch environment {
-    case .production: requestsPerSecond * 3600
-    case .sandbox: requestsPerSecond * 360
-    }
+    requestsPerSecond * (environment == .production ? 3600 : 360)
   }
 
   private var requestsPerSecond: Int {

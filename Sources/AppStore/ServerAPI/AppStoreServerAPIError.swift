@@ -59,19 +59,19 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
       " (HTTP \(status)" + (code.map { ", code \($0.rawValue)" } ?? "") + ")"
     }
     let words = (message.isEmpty ? "" : ": \(message)") + (status ?? "") + "."
-    switch kind {
-    case .invalidRequest: return "Apple rejected the request \(call)\(words)"
-    case .notFound: return "Apple found nothing for \(call)\(words)"
-    case .forbidden: return "Apple does not allow \(call)\(words)"
-    case .unauthorized: return "Apple does not accept the key for \(call)\(words)" + Self.keyAdvice
+    return switch kind {
+    case .invalidRequest: "Apple rejected the request \(call)\(words)"
+    case .notFound: "Apple found nothing for \(call)\(words)"
+    case .forbidden: "Apple does not allow \(call)\(words)"
+    case .unauthorized: "Apple does not accept the key for \(call)\(words)" + Self.keyAdvice
     case .rateLimited:
-      let moment = notBefore.map { " Not before \($0)." } ?? ""
-      return "The request limit is reached for \(call)\(words)\(moment)"
-    case .unavailable: return "Apple is unavailable for \(call)\(words) Try again later."
-    case .unreachable: return "No response to \(call)\(words) Try again later."
-    case .unexpectedAnswer: return "Unusable response to \(call)\(words)"
+      "The request limit is reached for \(call)\(words)"
+        + (notBefore.map { " Not before \($0)." } ?? "")
+    case .unavailable: "Apple is unavailable for \(call)\(words) Try again later."
+    case .unreachable: "No response to \(call)\(words) Try again later."
+    case .unexpectedAnswer: "Unusable response to \(call)\(words)"
     case .misconfigured:
-      return "There is no App Store Server API at the address for \(call)\(words)"
+      "There is no App Store Server API at the address for \(call)\(words)"
         + " Check TENURE_APPSTORE_API_URL and TENURE_APPSTORE_SANDBOX_API_URL."
     }
   }
@@ -82,9 +82,7 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
     " Check TENURE_APPSTORE_ISSUER_ID, TENURE_APPSTORE_KEY_ID and TENURE_APPSTORE_PRIVATE_KEY, "
     + "that the key is an In-App Purchase key of this app's team, and this machine's clock; "
     + "production also rejects apps that were never released."
-}
 
-extension AppStoreServerAPIError {
   private static let messageLimit = 300
 
   init(

@@ -47,9 +47,6 @@ package struct AppleURLs: Hashable, Sendable {
   }
 
   package subscript(environment: Environment) -> String {
-    switch environment {
-    case .production: production
-    case .sandbox: sandbox
-    }
+    environment == .production ? production : sandbox
   }
 }

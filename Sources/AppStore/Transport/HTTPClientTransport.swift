@@ -111,9 +111,7 @@ extension AppStoreTransportError {
     let detail = (error as? NIOConnectionError)?.summary ?? Self.message(of: error)
     self.init(kind, detail: detail, partial: partial)
   }
-}
 
-extension AppStoreTransportError {
   /// The system's message for an I/O error; NIO's always mentions a reset.
   fileprivate static func message(of error: any Error) -> String {
     guard let error = error as? IOError else { return "\(error)" }

@@ -5,9 +5,7 @@ import Subscriptions
 enum ReceiptReading {
   case answer(ReceiptResponse)
   case verdict(ReceiptVerdict)
-}
 
-extension ReceiptReading {
   /// Reads an HTTP response; the content type is not checked, only named if the body can't be read.
   init(_ response: AppStoreResponse, url: String, answeredAt: Timestamp) {
     switch response.status {

@@ -34,10 +34,8 @@ struct TransactionMerger {
   /// Adds an entry of a receipt created at `asOf`.
   mutating func add(archived item: ReceiptItem, asOf: Timestamp) {
     let key = item.key(in: environment)
-    var entry = entries.removeValue(forKey: key) ?? Entries()
-    entry.archived.append(item)
-    entry.archivedAsOf = max(entry.archivedAsOf ?? asOf, asOf)
-    entries[key] = entry
+    entries[key, default: Entries()].archived.append(item)
+    entries[key]?.archivedAsOf = max(entries[key]?.archivedAsOf ?? asOf, asOf)
   }
 
   /// Sets aside transactions without an expiry whose product expires in other transactions: trimmed

@@ -151,9 +151,6 @@ extension Settings {
       || "!#$%&'*+-.^_`|~".contains(character)
   }
 
-}
-
-extension Settings {
   private static let webhookURL = "TENURE_WEBHOOK_URL"
   private static let webhookSecret = "TENURE_WEBHOOK_SECRET"
   private static let checkpointPlace = "TENURE_CHECKPOINTS"

@@ -63,9 +63,7 @@ package struct OpenTelemetryTracer: Tracer {
     injector.inject(place.traceparent, forKey: Self.parentField, into: &carrier)
     if let state = place.state { injector.inject(state, forKey: Self.stateField, into: &carrier) }
   }
-}
 
-extension OpenTelemetryTracer {
   package static let metadataProvider = Logger.MetadataProvider {
     guard let place = InstrumentationContext.current?.traceContext else { return [:] }
     return ["trace_id": "\(place.trace)", "span_id": "\(place.span.hexadecimal)"]

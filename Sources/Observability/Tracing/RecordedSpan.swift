@@ -85,9 +85,7 @@ struct FinishedSpan: Sendable {
   var events: [SpanEvent] = []
   var links: [SpanLink] = []
   var status: SpanStatus?
-}
 
-extension FinishedSpan {
   /// The body of a request to `/v1/traces`, in the JSON encoding of OTLP 1: IDs are hexadecimal,
   /// and 64-bit numbers strings (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding).
   static func body(of spans: [FinishedSpan], from resource: [(String, String)]) -> [UInt8] {

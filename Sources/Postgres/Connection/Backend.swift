@@ -251,9 +251,7 @@ extension Backend {
     guard request.session == nil, !request.isRepeated, !request.isAnswered else { return false }
     return isVictim || failure.isStalePlan
   }
-}
 
-extension Backend {
   /// Puts a request into the pipeline; it is sent at the end of the loop's turn.
   func send(_ request: Request) {
     guard !isClosed else {

@@ -128,9 +128,7 @@ final class ExclusiveUse {
     error.wasCancelledByMistake = backend.isUnrequestedCancellation(error)
     return error
   }
-}
 
-extension ExclusiveUse {
   /// Runs a script on a session's connection; results with rows are dropped.
   static func run(_ script: String, in session: Session, timeout: Duration) async throws {
     let use = try await begin(session, timeout: timeout)

@@ -48,9 +48,7 @@ package struct RowCursor {
     if unsafe !Value.canDecode(cell.type) { try rows.check(column, Value.self) }
     return try unsafe Value(postgresBytes: RawSpan(_unsafeBytes: bytes), type: cell.type)
   }
-}
 
-extension RowCursor {
   package mutating func next(_: String.Type) throws -> String { try value() }
   package mutating func next(_: String?.Type) throws -> String? { try optional() }
   package mutating func next(_: Bool.Type) throws -> Bool { try value() }

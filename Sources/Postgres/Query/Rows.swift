@@ -150,9 +150,7 @@ package final class ResultHandle: @unchecked Sendable {
     guard let text = unsafe PQresultErrorField(pointer, code) else { return nil }
     return unsafe String(cString: text)
   }
-}
 
-extension ResultHandle {
   // The codes of libpq's error fields are C characters in macros (postgres_ext.h).
   private static let severityField = Int32(UInt8(ascii: "V"))
   private static let sqlStateField = Int32(UInt8(ascii: "C"))

@@ -235,6 +235,9 @@ struct OriginalTransactionEntitlements {
     var end: Timestamp?
     var entitlements: [ExactText]
 
+    /// The order of beginning.
+    var begin: (Timestamp, Charge.ID) { (holding.startsAt, holding.charge) }
+
     /// The end, including the grace period; nil: never.
     var gracedEnd: Timestamp? { end.map { max($0, holding.graceEndsAt ?? $0) } }
 
@@ -288,7 +291,7 @@ struct OriginalTransactionEntitlements {
   /// reports renewals up to a day early, and dates some a few seconds after the last end.
   private func prolonged(_ part: Part, for name: ExactText) -> Part {
     var longest = part
-    for next in parts.sorted(by: beginsEarlier) {
+    for next in parts.sorted(by: { $0.begin < $1.begin }) {
       guard let end = longest.accessEnd else { break }
       guard next.holding.revokedAt == nil, next.holding.movedAt == nil,
         next.entitlements.contains(name),
@@ -348,24 +351,17 @@ struct OriginalTransactionEntitlements {
     }
   }
 
-  private func beginsEarlier(_ lhs: Part, _ rhs: Part) -> Bool {
-    (lhs.holding.startsAt, lhs.holding.charge) < (rhs.holding.startsAt, rhs.holding.charge)
-  }
-
   private func endedEarlier(_ lhs: Part, _ rhs: Part) -> Bool {
-    let (left, right) = (
-      accessEnd(of: lhs)?.milliseconds ?? .max, accessEnd(of: rhs)?.milliseconds ?? .max
-    )
-    return (left, lhs.holding.startsAt, lhs.holding.charge)
-      < (right, rhs.holding.startsAt, rhs.holding.charge)
+    let (left, right) = (accessEnd(of: lhs), accessEnd(of: rhs))
+    return left == right
+      ? lhs.begin < rhs.begin : left?.milliseconds ?? .max < right?.milliseconds ?? .max
   }
 
   /// By the end, running parts last: a part dated a little ahead ends no other product early.
   private func isLess(_ lhs: Part, _ rhs: Part) -> Bool {
     if isRunning(lhs) != isRunning(rhs) { return isRunning(rhs) }
-    let (left, right) = (lhs.end?.milliseconds ?? .max, rhs.end?.milliseconds ?? .max)
-    return (left, lhs.holding.startsAt, lhs.holding.charge)
-      < (right, rhs.holding.startsAt, rhs.holding.charge)
+    return lhs.end == rhs.end
+      ? lhs.begin < rhs.begin : lhs.end?.milliseconds ?? .max < rhs.end?.milliseconds ?? .max
   }
 
   private func isRunning(_ part: Part) -> Bool {

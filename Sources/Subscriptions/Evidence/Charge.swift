@@ -37,9 +37,7 @@ package struct Charge: Hashable, Sendable {
 
   /// Every transaction that reports this charge, the naming one first.
   package var transactions: [TransactionKey] { [id] + aliases }
-}
 
-extension Charge {
   /// A revocation within this time of another product's charge is an upgrade.
   package static let upgradeTolerance: Duration = .seconds(60)
 
@@ -171,9 +169,7 @@ struct Partition {
     }
     return position
   }
-}
 
-extension Partition {
   /// Joins the transactions that report the same charge, transitively.
   ///
   /// They share the `web_order_line_item_id` or, if linked, the `transaction_id`. If either lacks

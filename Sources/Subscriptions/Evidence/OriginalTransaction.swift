@@ -156,7 +156,7 @@ package struct OriginalTransaction: Sendable {
     var charges = Charge.charges(in: history)
     for case .renewalStatus(let status, let line) in evidence where known.add(status) {
       let isFull = repeated[line]?.statuses.count == RepeatedEvidence.mostStatuses
-      if isFull { repeated[line]?.removeStatuses() }
+      if isFull { repeated[line]?.statuses = [] }
       if !isFull, history.isRepeated(status, among: charges) {
         repeated[line, default: RepeatedEvidence()].add(status)
       } else {
@@ -173,7 +173,7 @@ package struct OriginalTransaction: Sendable {
     }
     for (line, statuses) in repeated.mapValues(\.statuses).sorted(by: { $0.key < $1.key }) {
       for status in statuses where !history.isRepeated(status, among: charges) {
-        repeated[line]?.remove(status)
+        repeated[line]?.statuses.removeAll { $0 == status }
         entries.append(append(.evidence(.renewalStatus(status, line: line)), to: line, at: now))
       }
     }

@@ -12,7 +12,7 @@ package struct RepeatedEvidence: Hashable, Sendable {
   /// The dates of the latest answers, by the transactions' positions in the order of recording.
   private(set) var answers: [Form: [Int: Timestamp]] = [:]
   /// By date.
-  package private(set) var statuses: [RenewalStatus] = []
+  package internal(set) var statuses: [RenewalStatus] = []
 
   /// Limits the size of the stored row: after so many, the next gets an entry, and these go.
   static let mostStatuses = 50
@@ -50,10 +50,6 @@ package struct RepeatedEvidence: Hashable, Sendable {
     let position = statuses.lastIndex { $0.asOf <= status.asOf }.map { $0 + 1 } ?? 0
     statuses.insert(status, at: position)
   }
-
-  mutating func removeStatuses() { statuses = [] }
-
-  mutating func remove(_ status: RenewalStatus) { statuses.removeAll { $0 == status } }
 }
 
 extension TransactionRecord {

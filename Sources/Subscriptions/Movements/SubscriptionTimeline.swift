@@ -71,9 +71,7 @@ package struct SubscriptionTimeline: Hashable, Sendable {
   package private(set) var spans: [Span] = []
   /// By date.
   package private(set) var switches: [Switch] = []
-}
 
-extension SubscriptionTimeline {
   init(of line: OriginalTransaction, rule: OwnershipRule, terms all: [ChargeTerms]) {
     let course = rule.course
     let runs = Run.runs(of: rule.charges, course)
@@ -98,9 +96,7 @@ extension SubscriptionTimeline {
   package init(of line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue) {
     self.init(of: line, rule: rule, terms: line.terms(rule, in: catalogue))
   }
-}
 
-extension SubscriptionTimeline {
   struct Run {
     /// The charge's position among the rule's.
     var position: Int

@@ -30,9 +30,7 @@ package struct Decision: Hashable, Codable, Sendable {
     self.renewal = renewal
     self.isProvisional = isProvisional
   }
-}
 
-extension Decision {
   /// Whether Apple charged automatically: by the kind that it reports, else by the evidence.
   package func isAutomaticRenewal(_ kind: ChargeKind) -> Bool {
     switch kind {

@@ -64,9 +64,7 @@ package enum OwnershipPolicy: Hashable, Sendable {
       return nil
     }
   }
-}
 
-extension OwnershipPolicy {
   /// The owners of a charge under a policy.
   package struct Verdict: Hashable, Sendable {
     package enum Reason: Hashable, Sendable {

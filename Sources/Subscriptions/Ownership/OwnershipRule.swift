@@ -255,9 +255,7 @@ package struct OwnershipRule: Sendable {
       decisions[position].owner = successor
     }
   }
-}
 
-extension OwnershipRule {
   /// Takes every decision as recorded and computes none; nil if a charge has none.
   package init?(_ history: EvidenceHistory, recorded: [Charge.ID: Decision]) {
     let charges = Charge.charges(in: history)
