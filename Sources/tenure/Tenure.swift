@@ -1,7 +1,6 @@
 import ArgumentParser
 import Bootstrap
 import Development
-import Foundation
 import Observability
 
 struct Tenure: AsyncParsableCommand {

@@ -63,8 +63,7 @@ package struct NotificationV1: Sendable {
     of json: JSONValue, _ unified: JSONValue, _ old: [JSONValue]
   ) -> OriginalTransactionID? {
     func id(_ item: JSONValue) -> OriginalTransactionID? {
-      (try? item.transactionIdentifier("original_transaction_id"))
-        .map { OriginalTransactionID($0) }
+      (try? item.transactionIdentifier("original_transaction_id")).map { OriginalTransactionID($0) }
     }
     if let named = id(json) { return named }
     let lists = ["latest_receipt_info", "pending_renewal_info"].compactMap { unified[$0]?.array }

@@ -137,8 +137,7 @@ package struct ReceiptItem: Hashable, Sendable {
       throw UnreadableField("purchase_date", "is missing")
     }
     let transactionID = try fields.transactionIdentifier("transaction_id")
-    let original =
-      try fields.transactionIdentifier("original_transaction_id") ?? transactionID
+    let original = try fields.transactionIdentifier("original_transaction_id") ?? transactionID
     guard let original else { throw UnreadableField("transaction_id", "is missing") }
     (self.productID, self.purchaseDate) = (productID, purchaseDate)
     self.originalTransactionID = original

@@ -132,8 +132,7 @@ extension ReceiptResponse.Contents {
 
   /// The bundle IDs named in the response: one, except in tests.
   var bundleIDs: Set<String> {
-    let items =
-      (latestReceiptInfo?.elements ?? []) + (latestExpiredReceiptInfo?.elements ?? [])
+    let items = (latestReceiptInfo?.elements ?? []) + (latestExpiredReceiptInfo?.elements ?? [])
     return Set(receipts.elements.compactMap(\.bundleID) + items.compactMap(\.bundleID))
   }
 }

@@ -86,8 +86,7 @@ struct DatabaseHost: Hashable, Sendable {
     let rest = uri[scheme.upperBound...]
     let authority = rest.prefix { $0 != "/" && $0 != "?" }
     let hosts = authority[
-      (authority.lastIndex(of: "@").map(authority.index(after:))
-        ?? authority.startIndex)...]
+      (authority.lastIndex(of: "@").map(authority.index(after:)) ?? authority.startIndex)...]
     let names = hosts.split(separator: ",").map(String.init)
     guard names.count > 1 else { return [] }
     let before = uri[..<hosts.startIndex]

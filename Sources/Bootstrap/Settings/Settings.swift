@@ -129,8 +129,7 @@ package struct Settings: Sendable {
         "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL", source)
     }
     set(&appStoreTimeout) {
-      try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000)
-        .map { .milliseconds($0) }
+      try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000).map { .milliseconds($0) }
     }
     if let roots = read({ try Self.trustedRoots(source) }) {
       (trustedRoots, trustedReceiptRoots) = (roots, roots)

@@ -95,8 +95,7 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
   /// anything else, for a time part, for zero, and for more than a hundred years.
   package init?(iso8601 text: String) {
     // Five digits of days are 273 years, which is too long already.
-    let form =
-      /P(?:([0-9]{1,5})Y)?(?:([0-9]{1,5})M)?(?:([0-9]{1,5})W)?(?:([0-9]{1,5})D)?/
+    let form = /P(?:([0-9]{1,5})Y)?(?:([0-9]{1,5})M)?(?:([0-9]{1,5})W)?(?:([0-9]{1,5})D)?/
     // Its characters are compared byte by byte.
     guard text.isASCII, let match = text.wholeMatch(of: form)?.output else { return nil }
     func number(_ digits: Substring?) -> Int { digits.flatMap { Int($0) } ?? 0 }

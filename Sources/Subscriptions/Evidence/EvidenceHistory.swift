@@ -131,8 +131,7 @@ package struct EvidenceHistory: Sendable {
 extension RenewalStatus {
   /// A total order: by date, then on before off, then by severity, then by the rest.
   func precedes(_ other: RenewalStatus) -> Bool {
-    asOf == other.asOf
-      ? tieBreaker.lexicographicallyPrecedes(other.tieBreaker) : asOf < other.asOf
+    asOf == other.asOf ? tieBreaker.lexicographicallyPrecedes(other.tieBreaker) : asOf < other.asOf
   }
 
   private var tieBreaker: [String] {

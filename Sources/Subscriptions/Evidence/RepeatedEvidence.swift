@@ -28,8 +28,7 @@ package struct RepeatedEvidence: Hashable, Sendable {
   // MARK: Transactions
 
   mutating func add(_ form: Form, about position: Int, asOf: Timestamp) {
-    answers[form, default: [:]][position] =
-      max(answers[form]?[position] ?? asOf, asOf)
+    answers[form, default: [:]][position] = max(answers[form]?[position] ?? asOf, asOf)
   }
 
   mutating func removeAnswers(about position: Int) {

@@ -346,8 +346,7 @@ extension OriginalTransaction {
   {
     let described = product?.period.flatMap { BillingPeriod($0) }
     let dated = charge.end.flatMap { BillingPeriod(nearest: $0 - charge.date) }
-    return periodType == .normal && !charge.isCommitment
-      ? described ?? dated : dated ?? described
+    return periodType == .normal && !charge.isCommitment ? described ?? dated : dated ?? described
   }
 }
 

@@ -102,8 +102,7 @@ package enum OwnershipPolicy: Hashable, Sendable {
     switch self {
     case .presentRule(let constants):
       // Under other constants, answers that only repeated recorded facts can matter.
-      let history =
-        constants == .standard ? line.history : line.history.adding(line.repeated)
+      let history = constants == .standard ? line.history : line.history.adding(line.repeated)
       return Self.verdicts(OwnershipRule(history, constants: constants), on: recorded.charges)
     case .untilItLapses:
       var history = line.history

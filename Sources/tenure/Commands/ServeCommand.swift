@@ -1,5 +1,4 @@
 import ArgumentParser
-import AsyncHTTPClient
 import BackgroundJobs
 import Bootstrap
 import HTTPAPI

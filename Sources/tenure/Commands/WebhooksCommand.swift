@@ -1,6 +1,5 @@
 import ArgumentParser
 import Bootstrap
-import Foundation
 import LedgerStorage
 import Subscriptions
 
