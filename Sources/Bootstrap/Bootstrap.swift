@@ -268,9 +268,7 @@ extension SpanExporter {
   /// which must start first in order to stop last.
   package static func bootstrapTenure(
     _ settings: TraceSettings?, from program: String, logger: Logger
-  )
-    -> [any Service]
-  {
+  ) -> [any Service] {
     guard let settings else { return [] }
     let exporter = SpanExporter(to: settings.collector, from: program, logger: logger)
     InstrumentationSystem.bootstrap(OpenTelemetryTracer(exporter: exporter, ratio: settings.ratio))

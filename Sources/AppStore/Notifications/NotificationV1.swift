@@ -106,8 +106,7 @@ extension AppStoreApps {
     }
     guard let bundleID = notification.bundleID else {
       switch matching.count {
-      case 0:
-        return .wrongSecret("The password is not the shared secret of any configured app.")
+      case 0: return .wrongSecret("The password is not the shared secret of any configured app.")
       case 1: return .app(bundleID: matching[0].bundleID)
       default: return .app(bundleID: nil)
       }

@@ -37,12 +37,10 @@ enum ReceiptReading {
     return switch error {
     case let fault as UnreadableField:
       "Apple's response has an unexpected JSON structure: \(fault)."
-    case _ where first == nil:
-      "Apple's response is empty."
+    case _ where first == nil: "Apple's response is empty."
     case _ where first != UInt8(ascii: "{"):
       "Apple returned \(response.contents) instead of a JSON object."
-    default:
-      "Apple's response is broken or incomplete JSON: \(response.contents)."
+    default: "Apple's response is broken or incomplete JSON: \(response.contents)."
     }
   }
 }

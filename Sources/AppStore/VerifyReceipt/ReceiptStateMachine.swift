@@ -42,10 +42,8 @@ struct ReceiptStateMachine {
       return verdict(on: contents, of: answer, exchange)
     case .elsewhere(let environment):
       return verdict(route.isReferred(to: environment), exchange, status)
-    case .wrongSecret:
-      return verdict(route.secretIsWrong(), exchange, status)
-    case .rejected(let reason):
-      return .rejected(rejection("\(reason) (status \(status)).", status))
+    case .wrongSecret: return verdict(route.secretIsWrong(), exchange, status)
+    case .rejected(let reason): return .rejected(rejection("\(reason) (status \(status)).", status))
     case .retry(let reason):
       return .retry(ReceiptRetry(reason: "\(reason) (status \(status)).", appleStatus: status))
     case .limitedRetry(let reason):

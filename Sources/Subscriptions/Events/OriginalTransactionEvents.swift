@@ -281,8 +281,7 @@ package enum EntitlementEvents {
         known = nil
       }
       switch (known, active[name]) {
-      case (nil, let entitlement?):
-        add(.entitlementGranted, at: now, entitlement)
+      case (nil, let entitlement?): add(.entitlementGranted, at: now, entitlement)
       case (let end?, let entitlement?):
         if entitlement.accessEndsAt == end { continue }
         let isLonger = entitlement.accessEndsAt.map { new in end.map { $0 < new } ?? false } ?? true

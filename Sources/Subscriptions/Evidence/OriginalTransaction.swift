@@ -90,16 +90,11 @@ package struct OriginalTransaction: Sendable {
   package mutating func replay(_ entry: LedgerEntry) {
     heads[entry.line] = max(heads[entry.line] ?? 0, entry.number)
     switch entry.content {
-    case .evidence(.transaction(let record)):
-      history.add(record, recorded: entry.recorded)
-    case .evidence(.renewalStatus(let status, _)):
-      history.add(status)
-    case .evidence(.link(let line, let previous)):
-      links[line, default: []].insert(previous)
-    case .action(let action):
-      history.add(action, recorded: entry.recorded)
-    case .ownership(let change):
-      replay(change, at: entry.recordedAt)
+    case .evidence(.transaction(let record)): history.add(record, recorded: entry.recorded)
+    case .evidence(.renewalStatus(let status, _)): history.add(status)
+    case .evidence(.link(let line, let previous)): links[line, default: []].insert(previous)
+    case .action(let action): history.add(action, recorded: entry.recorded)
+    case .ownership(let change): replay(change, at: entry.recordedAt)
     }
   }
 

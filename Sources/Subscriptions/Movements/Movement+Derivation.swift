@@ -92,8 +92,7 @@ private struct Journal {
       defer { last = span }
       let moment = span.start
       switch (last.flatMap { $0.isPaid ? $0 : nil }, span.isPaid) {
-      case (nil, true) where moment == first:
-        addPaid(.started, at: moment, span.terms, from: first)
+      case (nil, true) where moment == first: addPaid(.started, at: moment, span.terms, from: first)
       case (nil, true):
         addPaid(
           .resumed, at: moment, span.terms,
@@ -102,8 +101,7 @@ private struct Journal {
         addPaid(
           .ended, at: moment, last.terms, number: -1,
           cause: (last.endCause ?? .unknown).rawValue, from: first)
-      case (let last?, true):
-        addChange(from: last.terms, to: span.terms, at: moment, since: first)
+      case (let last?, true): addChange(from: last.terms, to: span.terms, at: moment, since: first)
       case (nil, false): break
       }
     }

@@ -20,10 +20,8 @@ package enum ClaimSelection: Hashable, Sendable {
       .filter { !Self.isPurchased($0, after: receivedAt) }
       .sorted { ($0.chargedAt, $0.key) < ($1.chargedAt, $1.key) }
     switch self {
-    case .transaction(let id):
-      return eligible.filter { $0.key.transactionID == id }
-    case .restore, .submitted:
-      return eligible
+    case .transaction(let id): return eligible.filter { $0.key.transactionID == id }
+    case .restore, .submitted: return eligible
     case .latest:
       let groups = Dictionary(grouping: eligible) { Group(of: $0, in: catalogue) }
       return eligible.filter { record in

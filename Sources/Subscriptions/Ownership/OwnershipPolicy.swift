@@ -91,8 +91,7 @@ package enum OwnershipPolicy: Hashable, Sendable {
         return "\(accounts) was the first to submit this original transaction."
       case .submission(.latestSubmitterTakes):
         return "\(accounts) was the latest to submit this original transaction."
-      case .submission:
-        return "Submitted this original transaction: \(accounts)."
+      case .submission: return "Submitted this original transaction: \(accounts)."
       }
     }
   }

@@ -193,8 +193,7 @@ package struct OwnershipRule: Sendable {
     var placed: [Int: Int] = [:]
     for (position, action) in ordered {
       switch action.action {
-      case .ownerOverride:
-        placed[position, default: 0] += 1
+      case .ownerOverride: placed[position, default: 0] += 1
       case .claim(let claim):
         if let count = placed[position] {
           guard ownerOverrides[position]?[count - 1].account == nil else { continue }
@@ -205,8 +204,7 @@ package struct OwnershipRule: Sendable {
           isSettled[position] = true
         }
         sweep(after: position)
-      case .importedOverride(let ownerOverride):
-        settle(by: ownerOverride, sparing: placed.keys)
+      case .importedOverride(let ownerOverride): settle(by: ownerOverride, sparing: placed.keys)
       }
     }
   }

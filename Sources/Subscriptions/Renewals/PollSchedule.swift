@@ -99,8 +99,7 @@ package enum PollSchedule {
         looks.append(moment(until, usual, jitter: .clockTolerance))
       }
       return (looks + quietOnes).sorted { $0.at < $1.at }
-    case .undisturbed where !line.autoRenews:
-      return [moment(end, usual, jitter: atEnd)] + quietOnes
+    case .undisturbed where !line.autoRenews: return [moment(end, usual, jitter: atEnd)] + quietOnes
     case .undisturbed:
       let lead = min(Self.lead, period / 4)
       let before = moment(end - lead, usual, jitter: min(.hours(1), lead / 10))
