@@ -125,9 +125,7 @@ package struct JSONWriter {
       case UInt8(ascii: "\r"): bytes.append(contentsOf: "\\r".utf8)
       case UInt8(ascii: "\t"): bytes.append(contentsOf: "\\t".utf8)
       case 0..<0x20:
-        bytes.append(contentsOf: "\\u00".utf8)
-        bytes.append(Self.hexadecimal(byte >> 4))
-        bytes.append(Self.hexadecimal(byte & 0xF))
+        bytes.append(contentsOf: "\\u00\(CollectionOfOne(byte).hexadecimal)".utf8)
       default: bytes.append(byte)
       }
     }
@@ -141,10 +139,6 @@ package struct JSONWriter {
     bytes.append(UInt8(ascii: "\""))
     moment.append(to: &bytes)
     bytes.append(UInt8(ascii: "\""))
-  }
-
-  private static func hexadecimal(_ digit: UInt8) -> UInt8 {
-    digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
   }
 }
 

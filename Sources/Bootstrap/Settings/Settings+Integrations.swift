@@ -124,7 +124,7 @@ extension Settings {
         fault: "must not contain a user name or password: set credentials in \(tracesHeaders)")
     }
     let base = address.hasSuffix("/") ? String(address.dropLast()) : address
-    return (SpanExporter.Collector(url: base + "/v1/traces", headers: headers), ratio)
+    return ((base + "/v1/traces", headers), ratio)
   }
 
   /// Parses `name=value,name=value` with percent-encoded values, like OTEL_EXPORTER_OTLP_HEADERS.

@@ -73,9 +73,11 @@ package struct OpenTelemetryTracer: Tracer {
 /// The position in a trace, as sent in W3C Trace Context headers.
 package struct TraceContext: Hashable, Sendable {
   /// The 128 bits shared by all spans of a trace.
-  package struct TraceID: Hashable, Sendable {
+  package struct TraceID: Hashable, Sendable, CustomStringConvertible {
     var high: UInt64
     var low: UInt64
+
+    package var description: String { high.hexadecimal + low.hexadecimal }
   }
 
   var trace: TraceID
@@ -114,10 +116,6 @@ extension TraceContext {
     guard digits.allSatisfy("0123456789abcdef".utf8.contains) else { return nil }
     return UInt64(String(decoding: digits, as: UTF8.self), radix: 16)
   }
-}
-
-extension TraceContext.TraceID: CustomStringConvertible {
-  package var description: String { high.hexadecimal + low.hexadecimal }
 }
 
 extension UInt64 {

@@ -11,16 +11,8 @@ import Synchronization
 /// Sends spans to a collector in batches, as OTLP over HTTP; keeps a bounded number while it is
 /// unavailable.
 package struct SpanExporter: Service {
-  package struct Collector: Sendable {
-    /// The full URL, such as `http://127.0.0.1:4318/v1/traces`.
-    package var url: String
-    /// Header fields sent with every request, for authentication.
-    package var headers: [(name: String, value: Secret<String>)]
-
-    package init(url: String, headers: [(name: String, value: Secret<String>)] = []) {
-      (self.url, self.headers) = (url, headers)
-    }
-  }
+  /// The full URL, such as `http://127.0.0.1:4318/v1/traces`, and fields sent with every request.
+  package typealias Collector = (url: String, headers: [(name: String, value: Secret<String>)])
 
   /// The defaults of OpenTelemetry's batch processor.
   private static let batch = 512

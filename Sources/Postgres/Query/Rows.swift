@@ -45,9 +45,7 @@ package struct Rows: Sendable {
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column)? {
     try check(repeat each columns)
-    guard !isEmpty else { return nil }
-    var cursor = RowCursor(rows: self, row: 0)
-    return (repeat try cursor.decode((each Column).self))
+    return try first?.decode(repeat each columns)
   }
 
   /// Decodes the only row; fails if there is none or more than one.
@@ -56,8 +54,7 @@ package struct Rows: Sendable {
   ) throws -> (repeat each Column) {
     try check(repeat each columns)
     guard count == 1 else { throw notOneRow }
-    var cursor = RowCursor(rows: self, row: 0)
-    return (repeat try cursor.decode((each Column).self))
+    return try self[0].decode(repeat each columns)
   }
 
   package var notOneRow: any Error {
