@@ -12,13 +12,8 @@ final class BearerTokens: Sendable {
   /// A token closer to its expiry than this is replaced, because it has to arrive and be checked.
   static let margin = Duration.minutes(1)
 
-  private struct Token {
-    var text: String
-    var issuedAt: Timestamp
-  }
-
   private let key: ServerAPIKey
-  private let tokens = Mutex<[String: Token]>([:])
+  private let tokens = Mutex<[String: (text: String, issuedAt: Timestamp)]>([:])
 
   init(key: ServerAPIKey) { self.key = key }
 
@@ -31,9 +26,9 @@ final class BearerTokens: Sendable {
       {
         return token.text
       }
-      let token = Token(text: try make(bundleID, now: now), issuedAt: now)
-      tokens[bundleID] = token
-      return token.text
+      let text = try make(bundleID, now: now)
+      tokens[bundleID] = (text, now)
+      return text
     }
   }
 

@@ -73,13 +73,13 @@ package struct SignedRenewalInfo: Hashable, Sendable {
   /// billed monthly while payments are due, whatever the customer has chosen for the time after.
   package func status(latest: TransactionRecord?) -> RenewalStatus {
     let sameOriginalTransaction = latest.flatMap { $0.key.line == line ? $0.expiresDate : nil }
-    let phase = RenewalPhase(
+    let phase = RenewalStatus.Phase.reported(
       gracePeriodExpiresDate: payload.gracePeriodExpiresDate,
       isInBillingRetryPeriod: payload.isInBillingRetryPeriod, hasEnding: expirationIntent != nil,
       paidUntil: [sameOriginalTransaction, payload.renewalDate].compactMap(\.self).max(),
       asOf: signedDate)
     return RenewalStatus(
-      asOf: signedDate, autoRenews: payload.autoRenewStatus.map { $0 == 1 }, phase: phase.phase,
+      asOf: signedDate, autoRenews: payload.autoRenewStatus.map { $0 == 1 }, phase: phase,
       autoRenewProductID: autoRenewProductID, expirationIntent: expirationIntent,
       appAccountToken: payload.appAccountToken.flatMap { UUID(uuidString: $0) },
       isCommitment: payload.renewalBillingPlanType == monthly || payload.commitmentInfo != nil)
@@ -112,7 +112,7 @@ extension TransactionRecord {
       periodType: payload.periodType,
       offerType: payload.reportedOfferType,
       offerID: try payload.identifier(\.offerIdentifier),
-      storefront: payload.storefront.flatMap { $0.wholeMatch(of: /[A-Z]{3}/) == nil ? nil : $0 },
+      storefront: payload.storefront.flatMap { $0.isThreeCapitals ? $0 : nil },
       isUpgraded: payload.isUpgraded ?? false, revocation: payload.revocation,
       priceMilliunits: payload.price.flatMap { ChargePrice.believable.contains($0) ? $0 : nil },
       currency: try payload.currencyCode(\.currency),
@@ -227,25 +227,16 @@ extension JSONPayload {
   /// ISO 4217: three capital letters.
   func currencyCode(_ field: Text) throws(SignedDataFault) -> String? {
     guard let text = self[dynamicMember: field], !text.isEmpty else { return nil }
-    guard text.utf8.count == 3,
-      text.utf8.allSatisfy((UInt8(ascii: "A")...UInt8(ascii: "Z")).contains)
-    else { throw .unusable(Fields.schema.name(field), "is not a currency code") }
+    guard text.isThreeCapitals else {
+      throw .unusable(Fields.schema.name(field), "is not a currency code")
+    }
     return text
   }
 }
 
-/// Apple's data about a renewal that is due, in any of its formats.
-struct RenewalPhase {
-  var gracePeriodExpiresDate: Timestamp?
-  var isInBillingRetryPeriod: Bool?
-  /// Whether there is an expiration intent, or status 21006 with auto-renew off.
-  var hasEnding: Bool
-  /// The end of the paid period, if known.
-  var paidUntil: Timestamp?
-  /// The date of Apple's response.
-  var asOf: Timestamp
-
-  /// The first matching row; nil if the end of the paid period is needed and unknown.
+extension RenewalStatus.Phase {
+  /// The first matching row of Apple's data about a renewal that is due, as of a response, in any of
+  /// its formats; nil if the end of the paid period is needed and unknown.
   ///
   /// | reported by Apple | phase |
   /// | --- | --- |
@@ -257,7 +248,12 @@ struct RenewalPhase {
   /// | anything else | undisturbed |
   ///
   /// 21006 alone is not trusted: it has been seen for hours between an expiry and its renewal.
-  var phase: RenewalStatus.Phase? {
+  ///
+  /// - Parameter hasEnding: Whether there is an expiration intent, or 21006 with auto-renew off.
+  static func reported(
+    gracePeriodExpiresDate: Timestamp?, isInBillingRetryPeriod: Bool?, hasEnding: Bool,
+    paidUntil: Timestamp?, asOf: Timestamp
+  ) -> Self? {
     // A grace period follows the period that could not be renewed; earlier ones were recovered.
     let grace = gracePeriodExpiresDate.flatMap { grace in
       paidUntil.map { grace > $0 } ?? true ? grace : nil

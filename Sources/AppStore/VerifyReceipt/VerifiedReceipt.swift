@@ -197,13 +197,13 @@ extension RenewalStatus {
       return left == right ? $0.sortKey.lexicographicallyPrecedes($1.sortKey) : right
     }
     guard let entry else { return nil }
-    let phase = RenewalPhase(
+    let phase = Phase.reported(
       gracePeriodExpiresDate: entry.gracePeriodExpiresDate,
       isInBillingRetryPeriod: entry.isInBillingRetryPeriod,
       hasEnding: entry.expirationIntent != nil || (isExpired && entry.autoRenews == false),
       paidUntil: latest?.expiresDate, asOf: asOf)
     self.init(
-      asOf: asOf, autoRenews: entry.autoRenews, phase: phase.phase,
+      asOf: asOf, autoRenews: entry.autoRenews, phase: phase,
       autoRenewProductID: entry.autoRenewProductID.map { ProductID($0) },
       expirationIntent: entry.expirationIntent)
   }

@@ -18,11 +18,6 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     var lastProgress: ContinuousClock.Instant
   }
 
-  struct Placement {
-    let waiter: Waiter
-    let slot: Int
-  }
-
   struct Waiting: Sendable {
     let waiter: Waiter
     let need: Need
@@ -109,15 +104,15 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
 
   /// Assigns connections to waiting requests: shared ones first, because they block no one else,
   /// then leases in their order.
-  mutating func placeWaiting(now: ContinuousClock.Instant) -> [Placement] {
+  mutating func placeWaiting(now: ContinuousClock.Instant) -> [(waiter: Waiter, slot: Int)] {
     guard !waiting.isEmpty, slots.contains(where: { isOpen($0, now) }) else { return [] }
-    var placements: [Placement] = []
+    var placements: [(waiter: Waiter, slot: Int)] = []
     for need in [Need.shared, .lease] {
       // If the first request of a kind finds no room, the ones behind it don't either.
       while let index = waiting.firstIndex(where: { $0.need == need }),
         let slot = place(need, now: now)
       {
-        placements.append(Placement(waiter: waiting.remove(at: index).waiter, slot: slot))
+        placements.append((waiting.remove(at: index).waiter, slot))
       }
     }
     return placements

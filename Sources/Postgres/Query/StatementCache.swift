@@ -13,11 +13,6 @@ struct StatementCache {
     func hash(into hasher: inout Hasher) { hasher.combine(text) }
   }
 
-  private struct Entry {
-    let name: String
-    var lastUse: Int
-  }
-
   enum Lookup: Equatable {
     case prepared(name: String)
     case mustPrepare(name: String)
@@ -26,7 +21,7 @@ struct StatementCache {
   let capacity: Int
   /// A suffix of this connection's statement names.
   private let mark: String
-  private var entries: [Key: Entry] = [:]
+  private var entries: [Key: (name: String, lastUse: Int)] = [:]
   private var uses = 0
   private var evicted: [String] = []
 
@@ -51,7 +46,7 @@ struct StatementCache {
     }
     if entries.count >= capacity { evictOldest() }
     let name = "s\(uses)\(mark)"
-    entries[key] = Entry(name: name, lastUse: uses)
+    entries[key] = (name, uses)
     return .mustPrepare(name: name)
   }
 

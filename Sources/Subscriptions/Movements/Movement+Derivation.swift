@@ -286,8 +286,7 @@ package struct ChargePrice: Hashable, Sendable {
   /// Nil for an amount out of range, or a malformed currency code.
   init?(_ amountMilliunits: Int64?, _ currency: String?, source: Source) {
     guard let amountMilliunits, let currency, Self.believable.contains(amountMilliunits),
-      currency.utf8.count == 3,
-      currency.utf8.allSatisfy((UInt8(ascii: "A")...UInt8(ascii: "Z")).contains)
+      currency.isThreeCapitals
     else { return nil }
     (self.amountMilliunits, self.currency, self.source) = (amountMilliunits, currency, source)
   }

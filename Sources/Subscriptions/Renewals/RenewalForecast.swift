@@ -166,6 +166,11 @@ package struct RenewalForecast: Sendable {
 
   // MARK: Why it ended
 
+  /// By ``RenewalStatus/expirationIntent``.
+  private static let endCauses: [Int: SubscriptionTimeline.EndCause] = [
+    1: .voluntary, 2: .billing, 3: .priceNotConsented, 4: .productWithdrawn,
+  ]
+
   /// The reason why no charge followed: Apple's, unless a later statement says that auto-renew is
   /// on; otherwise the one that follows from auto-renew and billing.
   func endCause(ofChargeAt position: Int, before next: Timestamp?) -> SubscriptionTimeline.EndCause
@@ -173,7 +178,7 @@ package struct RenewalForecast: Sendable {
     let charge = charges[position]
     for status in statuses.elements(from: charge.date, before: next, by: \.asOf).reversed() {
       if let intent = status.expirationIntent {
-        return ExpirationIntent(rawValue: intent)?.cause ?? .unknown
+        return Self.endCauses[intent] ?? .unknown
       }
       if status.autoRenews == true { break }
     }
@@ -184,24 +189,6 @@ package struct RenewalForecast: Sendable {
     if !wasOn { return .voluntary }
     if trouble(afterChargeAt: position, before: next) != nil { return .billing }
     return switches.last?.isOn == false ? .voluntary : .unknown
-  }
-}
-
-private enum ExpirationIntent: Int {
-  case customer = 1
-  case billing
-  case price
-  case product
-  case other
-
-  var cause: SubscriptionTimeline.EndCause {
-    switch self {
-    case .customer: .voluntary
-    case .billing: .billing
-    case .price: .priceNotConsented
-    case .product: .productWithdrawn
-    case .other: .unknown
-    }
   }
 }
 

@@ -67,6 +67,9 @@ extension String {
   package var isASCII: Bool { utf8.allSatisfy { $0 < 0x80 } }
 
   package func begins(with prefix: String) -> Bool { utf8.starts(with: prefix.utf8) }
+
+  /// Whether it has the form of ISO 4217's currencies and ISO 3166-1's countries (alpha-3).
+  package var isThreeCapitals: Bool { utf8.count == 3 && utf8.allSatisfy { 0x41...0x5A ~= $0 } }
 }
 
 extension RawRepresentable where Self: CaseIterable, RawValue == String {
