@@ -42,7 +42,6 @@ package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
 
 /// The configured apps; evidence for any other app is refused.
 package struct AppStoreApps: Sendable {
-  /// In configuration order.
   package let all: [AppStoreApp]
 
   package init(_ apps: [AppStoreApp]) throws {

@@ -206,7 +206,6 @@ package struct Assembly: Sendable {
   }
 }
 
-/// Assembles a program, runs the body and shuts everything down.
 package func withAssembly<Value>(
   _ settings: Settings, logger: Logger, _ body: (Assembly) async throws -> Value
 ) async throws -> Value {

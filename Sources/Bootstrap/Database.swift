@@ -60,7 +60,6 @@ package struct Database: Sendable {
     return Database(pool: try await openPool(url, settings, logger: logger), server: nil)
   }
 
-  /// Closes the pool after `body`, and stops a private server.
   package func use<Value>(_ body: (ConnectionPool) async throws -> Value) async throws -> Value {
     try await ending(
       pool,

@@ -95,7 +95,6 @@ package struct JSONWriter {
 
   package mutating func null() { bytes.append(contentsOf: "null".utf8) }
 
-  /// Writes JSON unchanged.
   package mutating func write(json text: String) { bytes.append(contentsOf: text.utf8) }
 
   /// Writes bytes that are JSON already, with a closure that returns whether it has written any.

@@ -12,7 +12,6 @@ package struct PostgresError: Error, Sendable {
     case timedOut
     /// No connection became free in time; nothing was sent.
     case poolTimeout
-    /// The result does not have the expected types.
     case decoding
     /// The pool or the transaction was closed; nothing was sent.
     case closed
@@ -135,7 +134,6 @@ package struct SQLState: RawRepresentable, Hashable, Sendable, CustomStringConve
 
   package var description: String { rawValue }
 
-  /// The first two characters.
   package var errorClass: Substring { rawValue.prefix(2) }
 
   package static let featureNotSupported = SQLState(rawValue: "0A000")

@@ -110,7 +110,6 @@ package struct JSONField<Value: JSONFieldValue>: NamedJSONField {
 }
 
 extension ExactText {
-  /// The FNV-1a hash.
   fileprivate var digest: UInt64 {
     rawValue.utf8.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
   }

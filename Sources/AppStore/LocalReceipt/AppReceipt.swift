@@ -12,7 +12,6 @@ package struct AppReceipt: Hashable, Sendable {
   package let inApp: [ReceiptItem]
   /// 21: the end of a volume purchase; Xcode writes the year 4001.
   package let expirationDate: Timestamp?
-  /// Purchases that could not be read.
   package let unreadable: [UnreadableRecord]
 
   /// Reads a receipt in base64 without verifying it.

@@ -1,6 +1,5 @@
 package import Subscriptions
 
-/// Verifies app receipts offline by their signature.
 package struct LocalReceiptVerifier: Sendable {
   private let roots: TrustedRoots
   private let apps: AppStoreApps
@@ -109,7 +108,6 @@ package struct LocalReceipt: Hashable, Sendable {
 }
 
 extension TransactionRecord {
-  /// Whether this record grants more than another record of the same transaction.
   fileprivate func grantsMore(than other: TransactionRecord) -> Bool {
     if (revocation == .notSaid) != (other.revocation == .notSaid) { return revocation == .notSaid }
     return (expiresDate?.milliseconds ?? .max, chargedAt.milliseconds)
@@ -125,18 +123,15 @@ package struct LocalReceiptRefusal: Error, Hashable, Sendable, CustomStringConve
     case notAReceipt = "not_a_receipt"
     /// An iOS 6 receipt, which Apple signed differently and only Apple can verify.
     case transactionReceipt = "transaction_receipt"
-    /// The parts are present but can't be read.
     case malformed
     /// No signer, or several.
     case notOneSigner = "not_one_signer"
     case unsupportedAlgorithm = "unsupported_algorithm"
-    /// The signer's certificate is not in the receipt.
     case missingCertificate = "missing_certificate"
     /// A certificate can't be read, or has no place in the chain.
     case strangeCertificate = "strange_certificate"
     /// The chain does not end at a trusted root.
     case untrustedChain = "untrusted_chain"
-    /// A certificate was not valid when the receipt was created.
     case outsideValidity = "outside_validity"
     /// A certificate is used for another purpose than it was issued for.
     case wrongUse = "wrong_use"

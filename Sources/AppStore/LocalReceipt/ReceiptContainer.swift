@@ -8,7 +8,6 @@ struct ReceiptContainer {
   /// Apple sends three.
   private static let mostCertificates = 8
 
-  /// The signed content, which is the receipt.
   let content: ArraySlice<UInt8>
   let certificates: [ArraySlice<UInt8>]  // In DER
   private let signerInfos: ASN1NodeCollection

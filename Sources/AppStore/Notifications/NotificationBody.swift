@@ -11,7 +11,6 @@ package enum NotificationBody: Sendable {
   /// The maximum number of JSON values: a hundred transactions of twenty members, with a margin.
   package static let mostValues = 10_000
 
-  /// Nil if the body is not a notification of either version.
   package init?(parsing bytes: some Sequence<UInt8>) {
     guard
       let json = try? JSONValue(

@@ -24,7 +24,6 @@ package struct NotificationV1: Sendable {
   package let autoRenewProductID: ProductID?
   /// `auto_renew_status_change_date`.
   package let autoRenewStatusChangedAt: Timestamp?
-  /// The receipt to verify with Apple.
   package let receiptData: String?
   /// The posted body without its password.
   package let body: JSONValue
@@ -37,7 +36,6 @@ package struct NotificationV1: Sendable {
     "PRICE_INCREASE_CONSENT", "REFUND", "RENEWAL", "REVOKE",
   ]
 
-  /// Nil if there is no `notification_type`.
   package init?(_ json: JSONValue) {
     guard case .object(let members) = json, let type = try? json.identifier("notification_type")
     else { return nil }

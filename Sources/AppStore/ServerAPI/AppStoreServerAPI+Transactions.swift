@@ -103,7 +103,6 @@ package struct TransactionHistoryQuery: Hashable, Sendable {
     case descending = "DESCENDING"
   }
 
-  /// Apple's `productType`.
   package enum ProductType: String, CaseIterable, Sendable {
     case autoRenewable = "AUTO_RENEWABLE"
     case nonRenewable = "NON_RENEWABLE"

@@ -92,7 +92,6 @@ extension SignedPart {
   }
 }
 
-/// A response and the environment that sent it.
 package struct ServerAPIAnswer<Content: Sendable>: Sendable {
   package let environment: Environment
   package let content: Content
@@ -109,10 +108,8 @@ package struct SignedPart<Value: Hashable & Sendable>: Hashable, Sendable, Custo
   package let jws: String
   package let verdict: Result<Value, SignedDataError>
 
-  /// The verified value; nil if it was refused.
   package var value: Value? { try? verdict.get() }
 
-  /// The reason for a refusal; nil if it was verified.
   package var refusal: SignedDataError? {
     if case .failure(let refusal) = verdict { refusal } else { nil }
   }
@@ -162,7 +159,6 @@ package struct TransactionPage: ServerAPIPage {
 }
 
 package struct OrderLookup: Hashable, Sendable {
-  /// 0: the order ID belongs to the app.
   package let status: Int64?
   package let transactions: [SignedPart<SignedTransaction>]
 }

@@ -199,7 +199,6 @@ extension AppStoreServerAPIError {
     kind == .unauthorized || code.map(ServerAPIErrorCode.perhapsElsewhere.contains) == true
   }
 
-  /// The error to throw after the sandbox failed too.
   fileprivate func afterSandbox(_ sandbox: AppStoreServerAPIError) -> AppStoreServerAPIError {
     guard sandbox.mayBeElsewhere else { return sandbox }
     guard kind == .notFound, sandbox.kind == .notFound else {

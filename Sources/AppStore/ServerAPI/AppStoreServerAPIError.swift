@@ -2,7 +2,6 @@ package import Subscriptions
 
 /// The reason why a call failed; it never affects entitlements, not even ``Kind/notFound``.
 package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringConvertible {
-  /// Classifies errors by the reaction they require.
   package enum Kind: String, Sendable {
     case invalidRequest
     /// Apple has no such item, in this environment or in either.
@@ -12,9 +11,7 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
     /// Apple does not accept the key, or not for this app.
     case unauthorized
     case rateLimited
-    /// Apple reports an internal error.
     case unavailable
-    /// No complete response arrived.
     case unreachable
     /// The response is not as documented, or for another request.
     case unexpectedAnswer
@@ -28,11 +25,9 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
   package var environment: Environment?
   /// Nil without a response.
   package var httpStatus: Int?
-  /// Nil if Apple sent none.
   package var code: ServerAPIErrorCode?
   /// Apple's message, or that of the failure, on one line and without contents.
   package var message: String
-  /// Whether repeating the same request may help.
   package var isRetryable: Bool
   /// A retry before this time is useless.
   package var notBefore: Timestamp?

@@ -85,7 +85,6 @@ extension Certificate {
 /// The period in which all certificates of a chain are valid.
 struct Validity: Sendable {
   private let dates: ClosedRange<Timestamp>
-  /// The date at which the first of them expires.
   var end: Timestamp { dates.upperBound }
 
   init(_ certificates: [Certificate]) throws(SignedDataFault) {

@@ -45,7 +45,6 @@ struct JWSVerifier: Sendable {
     }
   }
 
-  /// Verifies a JWS whose chain is not cached.
   private func payload<Fields: SignedFields>(
     _ jws: CompactJWS, as type: Fields.Payload.Type, receivedAt: Timestamp, now: Timestamp
   ) async throws(SignedDataFault) -> Fields.Payload {

@@ -45,7 +45,6 @@ package struct SignedDataError: Error, Hashable, Sendable, CustomStringConvertib
 
   package let reason: Reason
   package let subject: Subject
-  /// Whether the refused data was part of a notification.
   package let isInNotification: Bool
   /// The end of the sentence, from its verb.
   private let clause: String

@@ -10,7 +10,6 @@ package struct SignedTransaction: Hashable, Sendable {
   package let payload: JWSTransactionDecodedPayload
   package let environment: Environment
   package let bundleID: String
-  /// The transaction as evidence of its signing date.
   package let record: TransactionRecord
   /// The original transaction that this one continues, if Apple names one.
   package let previousLine: OriginalTransactionKey?
@@ -27,7 +26,6 @@ package struct SignedTransaction: Hashable, Sendable {
     previousLine = previous == line ? nil : previous
   }
 
-  /// The transaction, and its link to an earlier original transaction.
   package var evidence: [Evidence] { evidence(kind: .unknown) }
 
   /// The same, with the kind of charge for a transaction that does not name it.

@@ -65,7 +65,6 @@ package struct AppStoreTransportError: Error, CustomStringConvertible {
     case tlsFailed
     /// The connection was reset or closed before the response was complete.
     case connectionLost
-    /// The response exceeds the size limit.
     case answerTooLarge
     case invalidURL
     case other
@@ -74,7 +73,6 @@ package struct AppStoreTransportError: Error, CustomStringConvertible {
   package var kind: Kind
   /// The library's message; it names hosts and addresses, never contents.
   package var detail: String
-  /// The part of the response that arrived.
   package var partial: AppStoreResponse?
 
   package init(_ kind: Kind, detail: String, partial: AppStoreResponse? = nil) {
@@ -98,7 +96,6 @@ package struct AppStoreTransportError: Error, CustomStringConvertible {
 /// A request to Apple and its outcome, as kept for audits, without its body: the receipt is stored
 /// with its submission, and the shared secret nowhere.
 package struct Exchange: Hashable, Sendable {
-  /// The environment that received the request.
   package var endpoint: Environment
   package var url: String
   package var startedAt: Timestamp

@@ -18,7 +18,6 @@ extension JSONValue {
     guard case .object = self else { throw JSONError("is not an object") }
   }
 
-  /// A string, or an integer as a string.
   func text(_ key: String) throws -> String? {
     switch self[key] {
     case nil, .null?: return nil

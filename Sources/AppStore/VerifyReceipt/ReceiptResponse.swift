@@ -59,7 +59,6 @@ struct ReceiptResponse: Sendable {
   let status: Int
   /// `is-retryable`.
   let isRetryable: Bool?
-  /// Apple's name of the environment.
   let environment: String?
   /// Nil unless `status` means that the receipt is included.
   let contents: Contents?
@@ -72,7 +71,6 @@ struct ReceiptResponse: Sendable {
     /// The renewal at the top level of the response to an iOS 6 style receipt.
     let renewal: PendingRenewal?
     let renewalFault: String?
-    /// The cancellation at the top level.
     let cancellationDate: Timestamp?
     let cancellationReason: String?
   }
@@ -99,7 +97,6 @@ extension JSONValue {
     get throws { try integer("status", in: Int(Int32.min)...Int(Int32.max)) }
   }
 
-  /// A list; nil if it is missing or null.
   fileprivate func list<Element>(
     _ key: String, of read: (JSONValue) throws -> Element
   ) throws -> ResponseList<Element>? {
@@ -142,7 +139,6 @@ struct ReceiptBody: Sendable {
   let requestDate: Timestamp?
   let creationDate: Timestamp?
   let inApp: ResponseList<ReceiptItem>?
-  /// The receipt itself, if it is a transaction.
   let transaction: ReceiptItem?
   /// Why a receipt that looks like a transaction can't be read.
   let transactionFault: EntryFault?

@@ -58,7 +58,6 @@ struct ReceiptStateMachine {
     }
   }
 
-  /// The verdict after a step of the route; nil to send another request.
   private func verdict(
     _ step: EndpointState.Step, _ exchange: Exchange, _ status: Int
   ) -> ReceiptVerdict? {
@@ -156,11 +155,9 @@ struct EndpointState {
   static let visitLimit = 3
 
   enum Step: Hashable {
-    /// Send a request to `endpoint` with `secret`.
     case ask
     /// The environment refers to itself, so its URL must be the other's.
     case swapped
-    /// Each environment refers the receipt to the other.
     case contradiction
     case noSecretFits
   }

@@ -100,7 +100,6 @@ package struct ReceiptVerifier: Sendable {
 }
 
 package struct VerifyReceiptRequest: Sendable, CustomStringConvertible {
-  /// The receipt in base64, as sent by the app.
   package var receiptData: String
   /// The shared secret; required for receipts with subscriptions.
   package var password: Secret<String>?
@@ -128,7 +127,6 @@ package struct ReceiptVerification: Sendable {
 package enum ReceiptVerdict: Hashable, Sendable {
   /// Verified by Apple; its records show whether it grants anything now.
   case verified(VerifiedReceipt)
-  /// Permanently rejected.
   case rejected(ReceiptRejection)
   /// Undecided; verify again later. Never a reason to revoke access.
   case retry(ReceiptRetry)
@@ -184,7 +182,6 @@ package struct ReceiptRetry: Hashable, Sendable {
   package var limit: Limit?
 }
 
-/// An error in the configuration.
 package struct ReceiptMisconfiguration: Hashable, Sendable {
   /// One sentence for the operator, without secrets.
   package var reason: String
@@ -196,12 +193,9 @@ package struct ReceiptMisconfiguration: Hashable, Sendable {
 enum VerifyReceiptStatus: Hashable {
   /// The body contains the decoded receipt.
   case verified
-  /// The receipt belongs to the other environment.
   case elsewhere(Environment)
   case wrongSecret
-  /// Permanently rejected.
   case rejected(String)
-  /// Undecided.
   case retry(String)
   /// Usually the receipt's fault and sometimes Apple's; rejected after several attempts.
   case limitedRetry(String)

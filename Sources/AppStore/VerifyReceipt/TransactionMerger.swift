@@ -26,12 +26,10 @@ struct TransactionMerger {
     (self.environment, self.requestDate) = (environment, requestDate)
   }
 
-  /// Adds an entry of Apple's current data.
   mutating func add(current item: ReceiptItem) {
     entries[item.key(in: environment), default: Entries()].current.append(item)
   }
 
-  /// Adds an entry of a receipt created at `asOf`.
   mutating func add(archived item: ReceiptItem, asOf: Timestamp) {
     let key = item.key(in: environment)
     entries[key, default: Entries()].archived.append(item)

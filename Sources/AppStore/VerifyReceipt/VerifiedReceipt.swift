@@ -1,9 +1,7 @@
 package import Subscriptions
 import struct Foundation.UUID
 
-/// A receipt verified by Apple, as evidence.
 package struct VerifiedReceipt: Hashable, Sendable {
-  /// The environment that verified it.
   package var environment: Environment
   package var bundleID: String
   /// 0, or 21006 for an old receipt of an expired subscription.
@@ -29,7 +27,6 @@ package struct VerifiedReceipt: Hashable, Sendable {
 }
 
 package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringConvertible {
-  /// Apple's name of the list.
   package var list: String
   /// The problem, without values.
   package var reason: String
@@ -140,7 +137,6 @@ extension ReceiptResponse.Contents {
 }
 
 extension ReceiptBody {
-  /// The transactions contained in the receipt when it was created.
   var archivedItems: [ReceiptItem] { (inApp?.elements ?? []) + [transaction].compactMap(\.self) }
 
   /// The date of the receipt's own data: its creation, or else that of its newest transaction.

@@ -13,7 +13,6 @@ package final class SettingSource: Sendable {
   private let file: Secret<EnvironmentVariablesProvider>?
   /// All names in the environment and the file.
   private let given: Set<String>
-  /// The names that were asked for.
   private let asked = Mutex<Set<String>>([])
 
   /// - Throws: ``SettingError`` if the file, of `NAME=value` lines, can't be read.
@@ -94,7 +93,6 @@ package final class SettingSource: Sendable {
     return text
   }
 
-  /// The text of the file that a setting names.
   static func contents(of path: String, for name: String, _ expected: String) throws -> String {
     guard let data = FileManager.default.contents(atPath: path) else {
       throw SettingError(name: name, fault: "\(path) can't be read: must be \(expected)")
@@ -283,7 +281,6 @@ extension String {
       .min { $0.1 < $1.1 }?.0
   }
 
-  /// The number of characters to insert, delete or replace.
   private func distance(to other: String) -> Int {
     let other = Array(other)
     var row = Array(0...other.count)

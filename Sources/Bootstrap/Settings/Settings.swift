@@ -9,7 +9,6 @@ package import Logging
 package import Secrets
 package import Subscriptions
 
-/// The validated settings of a program.
 package struct Settings: Sendable {
   /// Nil for a private PostgreSQL under ``dataDirectory``.
   package var databaseURL: Secret<String>?
@@ -41,7 +40,6 @@ package struct Settings: Sendable {
   package var writeBackKinds: Set<WriteBack.Kind> = []
   /// The roots of Apple's signed data.
   package var trustedRoots = TrustedRoots.apple
-  /// The roots of app receipts.
   package var trustedReceiptRoots = TrustedRoots.appleReceipts
   /// Whether to accept transactions that Xcode signed; for development only.
   package var acceptsXcode = false

@@ -49,7 +49,6 @@ extension MetricDeclaration {
   private static let perRoute = [0.001, 0.005, 0.025, 0.1, 1, 10]
   /// Up to minutes, for calls to other servers; few, because there is a histogram for each job.
   private static let slow = [0.05, 0.25, 1, 5, 30, 120]
-  /// Up to days, for delays.
   private static let late = [
     0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 7_200, 28_800, 86_400, 259_200,
   ]

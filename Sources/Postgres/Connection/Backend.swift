@@ -35,7 +35,6 @@ final class Backend: EventSource {
   var headSince = ContinuousClock.now
   var isCancelling = false
   var lastCancellation: ContinuousClock.Instant?
-  /// A script that uses the connection outside of the pipeline.
   var exclusive: ExclusiveUse?
   private var wantsWriting = false
   private var isListedForFlush = false

@@ -97,7 +97,6 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     return lines.flatMap { $0.split(whereSeparator: \.isWhitespace) }.joined(separator: " ")
   }
 
-  /// Whether nothing is in flight and no transaction is open.
   var isIdle: Bool { unsafe PQtransactionStatus(pointer) == PQTRANS_IDLE }
 
   // MARK: Reading

@@ -79,7 +79,6 @@ final class Request {
     failure = error.during(statements.indices.contains(index) ? statements[index].text : nil)
   }
 
-  /// Marks the failure as caused by a cancellation meant for another request.
   func blameCancellation() { failure?.wasCancelledByMistake = true }
 
   func prepareToRepeat() {

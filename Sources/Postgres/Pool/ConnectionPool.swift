@@ -172,7 +172,6 @@ package final class Connection: StatementRunner {
       Request(statements, session: session, timeout: pool.timeout(deadline)))
   }
 
-  /// Runs a script of several statements without parameters, as one implicit transaction.
   package func runScript(_ text: String, deadline: Duration? = nil) async throws {
     _ = try await pool.run(
       Request([], session: session, timeout: pool.configuration.acquireTimeout))

@@ -34,7 +34,6 @@ final class PoolDriver {
     sessions = Array(repeating: nil, count: state.slots.count)
   }
 
-  /// The number of requests sent, which is the number of round trips.
   var requestsSent: Int { state.requestsSent }
 
   var reading: PoolReading { state.reading }

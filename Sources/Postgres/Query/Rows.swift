@@ -72,12 +72,10 @@ extension Rows: RandomAccessCollection {
   }
 }
 
-/// One row of a result.
 package struct Row: Sendable {
   package let rows: Rows
   package let number: Int
 
-  /// Decodes the row's columns, in order.
   package func decode<each Column: RowDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column) {
@@ -86,7 +84,6 @@ package struct Row: Sendable {
     return (repeat try cursor.decode((each Column).self))
   }
 
-  /// Decodes the column with this name.
   package func decode<Column: PostgresDecodable>(
     _: Column.Type = Column.self, column name: String
   ) throws -> Column {

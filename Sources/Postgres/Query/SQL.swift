@@ -27,7 +27,6 @@ package struct SQL: Sendable {
 
   mutating func append(text more: String) { text.append(more) }
 
-  /// Appends a value as the next parameter.
   package mutating func bind<Value: PostgresEncodable>(_ value: Value) {
     let offset = values.count
     let isNull = value.isPostgresNull
@@ -77,7 +76,6 @@ extension SQL: ExpressibleByStringInterpolation {
       sql.bind(value)
     }
 
-    /// Inserts part of a statement with its parameters.
     package mutating func appendInterpolation(_ part: SQL) { sql.append(part) }
 
     /// Inserts text as it is: the program's own names and keywords, never external input.

@@ -19,7 +19,6 @@ struct StatementCache {
   }
 
   let capacity: Int
-  /// A suffix of this connection's statement names.
   private let mark: String
   private var entries: [Key: (name: String, lastUse: Int)] = [:]
   private var uses = 0

@@ -15,7 +15,6 @@ package final class Cursor: Sendable {
   private let deadline: Duration?
   private let state: Mutex<State>
 
-  /// Opens the cursor and fetches the first chunk.
   init(
     _ transaction: Transaction, _ query: SQL, _ settings: [SQL], rowsAtOnce: Int,
     idleTimeout: Duration, deadline: Duration?

@@ -19,7 +19,6 @@ struct TransactionState {
 
   var isOpen: Bool { phase == .open }
 
-  /// Takes the statements to send before the next ones.
   mutating func takePending(committing: Bool) throws(PostgresError) -> [SQL] {
     guard phase == .open else { throw Session.endedNormally }
     guard !isBroken else {

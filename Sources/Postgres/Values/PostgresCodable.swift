@@ -69,7 +69,6 @@ extension PostgresDecodable {
 package enum DecodingFault: Error {
   /// NULL where a value was expected; decode an `Optional`.
   case unexpectedNull
-  /// The value does not fit the requested type.
   case outOfRange
   /// The bytes are not in the type's binary format.
   case malformed

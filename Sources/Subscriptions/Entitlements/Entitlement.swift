@@ -22,9 +22,7 @@ package struct Entitlement: Hashable, Sendable {
     case moved
     /// Apple could not charge for the next period.
     case billing
-    /// A grant reached its end date.
     case grantEnded = "grant_ended"
-    /// An administrator revoked a grant.
     case grantRevoked = "grant_revoked"
   }
 
@@ -65,7 +63,6 @@ package struct Grant: Hashable, Sendable {
   /// Nil: never.
   package var endsAt: Timestamp?
   package var source: Entitlement.Source
-  /// The date of an administrator's revocation.
   package var revokedAt: Timestamp?
   /// The purchase behind a provisional grant.
   package var line: OriginalTransactionKey?

@@ -15,7 +15,6 @@ package struct Holding: Hashable, Sendable {
   package var graceEndsAt: Timestamp?
   /// The date of a refund, or of the withdrawal from a family.
   package var revokedAt: Timestamp?
-  /// The moment from which another charge replaces this one.
   package var supersededAt: Timestamp?
   /// The moment at which the charge was given to another account or released: access was lost.
   package var movedAt: Timestamp?

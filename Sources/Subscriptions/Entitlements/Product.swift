@@ -1,4 +1,3 @@
-/// The App Store's four product types.
 package enum ProductType: String, Codable, CaseIterable, Comparable, Sendable {
   case autoRenewable = "auto_renewable"
   case nonRenewing = "non_renewing"
@@ -34,7 +33,6 @@ package struct Product: Hashable, Sendable {
   package var currency: String?
   package var displayName: String?
 
-  /// Sorts the entitlements.
   package init(
     id: ProductID, validFrom: Timestamp, type: ProductType, entitlements: [String],
     subscriptionGroup: String? = nil, level: Int? = nil, period: CalendarPeriod? = nil,

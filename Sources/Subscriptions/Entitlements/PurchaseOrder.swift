@@ -38,11 +38,9 @@ package struct PurchaseOrder: Hashable, Sendable {
     case alreadyFulfilled
   }
 
-  /// A charge that could fulfil an order.
   package struct Payment: Hashable, Sendable {
     package var charge: Charge
     package var decision: Decision
-    /// The order that the charge has fulfilled.
     package var fulfils: UUID?
 
     package init(charge: Charge, decision: Decision, fulfils: UUID?) {
@@ -131,7 +129,6 @@ extension PurchaseOrder.Payment {
     decision.isAutomaticRenewal(charge.kind) && !isBoughtByAnother
   }
 
-  /// The same, by Apple's kind alone.
   fileprivate var isCalledAutomatic: Bool { charge.kind == .renewal && !isBoughtByAnother }
 
   /// Whether another account bought it, though Apple charged at the period's end.

@@ -59,7 +59,6 @@ package struct EventData: Hashable, Sendable {
   /// The new value, for `renewal_status.changed`.
   package var autoRenewing: Bool?
   package var autoRenewProductID: ProductID?
-  /// The row of the decision table that assigned the owner.
   package var rule: Decision.Rule?
   /// The reason in a sentence without account names.
   package var because: String?
@@ -67,9 +66,7 @@ package struct EventData: Hashable, Sendable {
   package var isOwner: Bool?
   /// The other side of a moved binding or a corrected owner.
   package var counterpart: Counterpart?
-  /// The current state, for entitlement events.
   package var entitlement: Entitlement?
-  /// All current entitlements, for a moved binding.
   package var entitlements: [Entitlement]?
   /// A UUID in lower case by which the app server may know an erased account.
   package var appAccountToken: String?

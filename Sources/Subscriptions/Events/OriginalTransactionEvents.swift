@@ -230,7 +230,6 @@ struct ObservedState: Sendable {
 
 struct RenewalOutlook: Hashable, Sendable {
   var autoRenews: Bool
-  /// The product of the next renewal.
   var productID: ProductID
   var phase: RenewalStatus.Phase
 

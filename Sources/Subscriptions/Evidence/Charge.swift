@@ -20,7 +20,6 @@ package struct Charge: Hashable, Sendable {
   package let upgradedAsOf: Timestamp?
   /// The refund or revocation that ended it early; never an upgrade.
   package internal(set) var revocation: Revocation?
-  /// The moment from which another charge replaces this one.
   package internal(set) var supersededAt: Timestamp?
 
   /// Whether it is of an auto-renewable subscription, so that the rule's first row can hold.

@@ -109,7 +109,6 @@ package struct RenewalStatus: Hashable, Codable, Sendable {
   package var autoRenews: Bool?
   /// Nil: not reported.
   package var phase: Phase?
-  /// The product of the next renewal.
   package var autoRenewProductID: ProductID?
   /// Apple's reason for the end: 1 the customer, 2 billing, 3 the price, 4 the product, 5 other.
   package var expirationIntent: Int?

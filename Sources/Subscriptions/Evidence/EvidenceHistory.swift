@@ -12,9 +12,7 @@ package struct EvidenceHistory: Sendable {
   package var tokenHolders: [UUID: AccountKey] = [:]
   /// The orders of the claiming accounts, for the products that occur.
   package var orders: Set<OpenedOrder> = []
-  /// The dates at which accounts were erased.
   package var erasures: [AccountKey: Timestamp] = [:]
-  /// The accounts that were merged into others.
   package var merges: [AccountKey: AccountMerge] = [:]
 
   private var positions: [TransactionKey: Int] = [:]

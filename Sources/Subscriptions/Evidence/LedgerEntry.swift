@@ -14,7 +14,6 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
 
   package enum Content: Hashable, Codable, Sendable {
     case evidence(Evidence)
-    /// A claim or an override.
     case action(OwnershipAction)
     case ownership(OwnershipChange)
 
@@ -65,11 +64,9 @@ package struct OwnershipChange: Hashable, Codable, Sendable {
   package enum Action: String, Codable, Sendable {
     /// Apple's evidence.
     case decided
-    /// A claim.
     case claimed
     /// Late evidence from Apple that shows the recorded owner to be wrong.
     case corrected
-    /// An administrator.
     case placed
   }
 

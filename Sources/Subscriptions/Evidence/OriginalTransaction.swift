@@ -16,7 +16,6 @@ package struct OriginalTransaction: Sendable {
   package struct RecordedDecision: Hashable, Sendable {
     package var decision: Decision
     package var decidedAt: Timestamp
-    /// The date of the latest correction by late evidence.
     package var correctedAt: Timestamp?
     /// The last owner before this one, and when it lost the charge.
     package var lost: Loss?

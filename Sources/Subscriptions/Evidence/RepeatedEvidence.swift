@@ -164,7 +164,6 @@ extension RepeatedEvidence: Codable {
     var transactions: [ClosedRange<Int>]
   }
 
-  /// Statuses that say the same.
   private struct Statuses: Codable {
     var first: RenewalStatus
     var asOf: [Timestamp]

@@ -6,7 +6,6 @@ package struct Movement: Hashable, Sendable {
     case charged
     /// A refund of the price or a share of it; neither an upgrade nor leaving a family.
     case refunded
-    /// A subscription left a state or entered one.
     case state
     /// The first paid period began.
     case started
@@ -14,9 +13,7 @@ package struct Movement: Hashable, Sendable {
     case resumed
     /// A paid period ended, and none followed.
     case ended
-    /// A change of product: the old one.
     case changedFrom = "changed_from"
-    /// A change of product: the new one.
     case changedTo = "changed_to"
     /// A new price of the same product.
     case repriced
@@ -85,7 +82,6 @@ package struct Movement: Hashable, Sendable {
   package var at: Timestamp
   /// The original transaction of the charge, one of those that Apple links.
   package var line: OriginalTransactionKey
-  /// The transaction that names the charge.
   package var transactionID: TransactionID
   package var productID: ProductID
   package var productType: ProductType?

@@ -55,7 +55,6 @@ package struct SubscriptionTimeline: Hashable, Sendable {
       }
     }
 
-    /// Whether Apple retries the charge.
     package var isInTrouble: Bool { state == .inGracePeriod || state == .inBillingRetry }
   }
 
@@ -63,7 +62,6 @@ package struct SubscriptionTimeline: Hashable, Sendable {
   package struct Switch: Hashable, Sendable {
     package var at: Timestamp
     package var isOn: Bool
-    /// The charge that ran.
     package var terms: ChargeTerms
   }
 
@@ -111,7 +109,6 @@ package struct SubscriptionTimeline: Hashable, Sendable {
     /// The date of the next charge.
     var next: Timestamp?
     var isRevoked: Bool
-    /// Whether money was refunded.
     var isRefunded: Bool
   }
 

@@ -3,7 +3,6 @@
 package enum ClaimSelection: Hashable, Sendable {
   /// The transaction that the app names.
   case transaction(TransactionID)
-  /// A restore: everything.
   case restore
   /// The latest of each group, and all of the group that have not ended.
   case latest

@@ -44,7 +44,6 @@ package struct Explanation {
     }
   }
 
-  /// The rule as a clause about the owner; nil if there is none.
   package var clause: String? {
     switch decision.rule {
     case .administrator: "to whom an administrator assigned it"

@@ -10,7 +10,6 @@ package struct Claim: Hashable, Codable, Sendable {
   }
 }
 
-/// An administrator's override of a charge's owner.
 package struct OwnerOverride: Hashable, Codable, Sendable {
   /// Nil releases the charge: the first claim after this one gets it.
   package var account: AccountKey?

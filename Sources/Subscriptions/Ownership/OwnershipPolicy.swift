@@ -65,7 +65,6 @@ package enum OwnershipPolicy: Hashable, Sendable {
     }
   }
 
-  /// The owners of a charge under a policy.
   package struct Verdict: Hashable, Sendable {
     package enum Reason: Hashable, Sendable {
       /// By the present rule, or assigned by an administrator or an import.
@@ -78,7 +77,6 @@ package enum OwnershipPolicy: Hashable, Sendable {
     package var owners: [AccountKey]
     package var reason: Reason
 
-    /// The reason in a sentence.
     package func sentence(name: (AccountKey) -> String) -> String {
       let accounts = owners.map { "“\(name($0))”" }.joined(separator: ", ")
       switch reason {
@@ -96,7 +94,6 @@ package enum OwnershipPolicy: Hashable, Sendable {
     }
   }
 
-  /// Decides all charges of an original transaction.
   package func verdicts(on line: OriginalTransaction, recorded: OwnershipRule) -> [Verdict] {
     switch self {
     case .presentRule(let constants):

@@ -21,7 +21,6 @@ package struct OwnershipRule: Sendable {
   private let positions: [TransactionKey: Int]
   /// Whether later claims can't change the owner.
   private var isSettled: [Bool]
-  /// The overrides of each charge, in order.
   private var ownerOverrides: [Int: [Placing]]
 
   /// An override, or a release with the account that has claimed the charge since.
@@ -31,7 +30,6 @@ package struct OwnershipRule: Sendable {
     let isRelease: Bool
   }
 
-  /// Replays the whole history.
   package init(_ history: EvidenceHistory, constants: RuleConstants = .standard) {
     let charges = Charge.charges(in: history)
     self.init(

@@ -2,12 +2,10 @@
 /// switched-off auto-renew must be known before Apple charges, at it, then in growing intervals
 /// while Apple retries the charge, and seldom about ended subscriptions.
 package enum PollSchedule {
-  /// A subscription as it is known.
   package struct Subject: Hashable, Sendable {
     package var id: OriginalTransactionKey
     /// Whether the latest charge is of an auto-renewable subscription.
     var isSubscription: Bool
-    /// The date of the latest charge.
     var periodStart: Timestamp
     /// The end of its paid period, if any.
     var periodEnd: Timestamp?
@@ -37,7 +35,6 @@ package enum PollSchedule {
   private static let lead: Duration = .hours(26)
   /// The shortest interval after a period's end.
   private static let shortestGap: Duration = .minutes(10)
-  /// The same during billing retry.
   private static let shortestGapOfTrouble: Duration = .hours(1)
   private static let longestGap: Duration = .hours(24)
   /// The time after the end in which polls are urgent.

@@ -46,7 +46,6 @@ package struct AccountKey: RawRepresentable, Hashable, Comparable, Codable, Send
   package static func < (lhs: AccountKey, rhs: AccountKey) -> Bool { lhs.rawValue < rhs.rawValue }
 }
 
-/// The key of an original transaction.
 package struct OriginalTransactionKey: Hashable, Comparable, Codable, Sendable,
   CustomStringConvertible
 {

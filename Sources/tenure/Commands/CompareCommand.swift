@@ -130,7 +130,6 @@ struct ComparisonRun {
     for difference in differences { printer.write(difference) }
   }
 
-  /// Prints the entitlements of the accounts that are not in the file.
   private mutating func reportOthers(than seen: Set<Int>) async throws {
     let (ledger, reader, comparison) = (explanation.ledger, reader, comparison)
     try await ExportCommand.eachPage { (last: String?) in

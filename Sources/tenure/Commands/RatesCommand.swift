@@ -4,7 +4,6 @@ import LedgerStorage
 import Reports
 import Subscriptions
 
-/// `tenure rates`: lists and sets the rates by which reports convert amounts.
 struct RatesCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "rates", abstract: "Lists and sets exchange rates and Apple's commission.",

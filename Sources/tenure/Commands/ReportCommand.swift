@@ -174,6 +174,5 @@ extension ReportChoices.Segmentation: ExpressibleByArgument {}
 extension ReportChoices.DateOf: ExpressibleByArgument {}
 
 extension CalendarDate: ExpressibleByArgument {
-  /// A date such as 2026-01-31.
   package init?(argument: String) { self.init(iso8601: argument) }
 }

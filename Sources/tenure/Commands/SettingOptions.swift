@@ -26,7 +26,6 @@ struct SettingOptions: ParsableArguments {
     return try Settings(await SettingSource(flags: all, file: file), needing: needs)
   }
 
-  /// Reads the settings, and opens the database for `body`.
   func useDatabase<Value>(
     _ body: (ConnectionPool, Settings, Logger) async throws -> Value
   ) async throws -> Value {

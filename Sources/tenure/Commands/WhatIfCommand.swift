@@ -227,7 +227,6 @@ private struct WhatIfFields: RequestFields {
 }
 
 extension Problem {
-  /// The problem with the option of each field that it names.
   fileprivate var optionText: String {
     detail.replacing("`policy`", with: "The policy").replacing(/`([a-z_]+)`/) {
       "--" + $0.1.replacing("_", with: "-")

@@ -21,7 +21,6 @@ package struct NotificationHistoryItemFields: JSONFields {
   package static let schema = JSONSchema(Self())
 }
 
-/// An attempt by Apple to deliver a notification.
 package typealias SendAttemptItem = JSONPayload<SendAttemptItemFields>
 
 package struct SendAttemptItemFields: JSONFields {

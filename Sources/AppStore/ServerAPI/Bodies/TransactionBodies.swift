@@ -36,7 +36,6 @@ package struct SubscriptionGroupFields: JSONFields {
   package static let schema = JSONSchema(Self())
 }
 
-/// One original transaction of a subscription group.
 package typealias LastTransactionsItem = JSONPayload<LastTransactionFields>
 
 package struct LastTransactionFields: JSONFields {

@@ -11,7 +11,6 @@ package struct AppTransactionFields: JSONFields {
   package let bundleID = JSONField<String>("bundleId")
   package let applicationVersion = JSONField<String>("applicationVersion")
   package let versionExternalIdentifier = JSONField<Int64>("versionExternalIdentifier")
-  /// The signing date.
   package let receiptCreationDate = JSONField<Timestamp>("receiptCreationDate")
   package let originalPurchaseDate = JSONField<Timestamp>("originalPurchaseDate")
   package let originalApplicationVersion = JSONField<String>("originalApplicationVersion")

@@ -11,7 +11,6 @@ package struct RenewalInfoFields: JSONFields {
   package let originalTransactionID = JSONField<String>("originalTransactionId")
   /// The current product.
   package let productID = JSONField<String>("productId")
-  /// The product of the next renewal.
   package let autoRenewProductID = JSONField<String>("autoRenewProductId")
   package let autoRenewStatus = JSONField<Int64>("autoRenewStatus")  // 0: off, 1: on
   /// Why the subscription ended or will end, 1 to 5; see `RenewalStatus.expirationIntent`.

@@ -98,7 +98,6 @@ package struct OfferDiscountType: OpenEnumeration {
   package static let oneTime = Self(rawValue: "ONE_TIME")
 }
 
-/// Apple's name of the environment.
 package struct SignedEnvironment: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
