@@ -18,9 +18,8 @@ enum ReceiptReading {
     case 300..<400, 401, 403, 404, 405, 407, 410:
       self = .verdict(
         .misconfigured(
-          ReceiptMisconfiguration(
-            reason: "\(url) returned HTTP \(response.status), which verifyReceipt never does: "
-              + "check the URL and any proxy.")))
+          reason: "\(url) returned HTTP \(response.status), which verifyReceipt never does: "
+            + "check the URL and any proxy."))
     default:
       let notBefore = RetryAfter.moment(response.header("Retry-After"), now: answeredAt)
       let meaning = response.status == 429 ? " (too many requests)" : ""

@@ -53,8 +53,7 @@ struct ReceiptStateMachine {
           reason: reason, appleStatus: status,
           limit: ReceiptRetry.Limit(status: status, rejection: rejection(reason, status))))
     case .misconfigured(let reason):
-      return .misconfigured(
-        ReceiptMisconfiguration(reason: "\(reason) (status \(status)).", appleStatus: status))
+      return .misconfigured(reason: "\(reason) (status \(status)).", appleStatus: status)
     }
   }
 
@@ -65,18 +64,15 @@ struct ReceiptStateMachine {
     case .ask: nil
     case .swapped:
       .misconfigured(
-        ReceiptMisconfiguration(
-          reason: "\(exchange.url) is configured for \(exchange.endpoint.rawValue) but refers "
-            + "\(exchange.endpoint.rawValue) receipts elsewhere: check the two URLs.",
-          appleStatus: status))
+        reason: "\(exchange.url) is configured for \(exchange.endpoint.rawValue) but refers "
+          + "\(exchange.endpoint.rawValue) receipts elsewhere: check the two URLs.",
+        appleStatus: status)
     case .contradiction:
       .retry(
         ReceiptRetry(
           reason: "Production and sandbox each refer the receipt to the other.",
           appleStatus: status))
-    case .noSecretFits:
-      .misconfigured(
-        ReceiptMisconfiguration(reason: secretFault(status: status), appleStatus: status))
+    case .noSecretFits: .misconfigured(reason: secretFault(status: status), appleStatus: status)
     }
   }
 

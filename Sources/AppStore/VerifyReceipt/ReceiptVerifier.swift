@@ -85,7 +85,7 @@ package struct ReceiptVerifier: Sendable {
       return (
         exchange,
         error.kind == .invalidURL
-          ? .misconfigured(ReceiptMisconfiguration(reason: error.description))
+          ? .misconfigured(reason: error.description)
           : .retry(ReceiptRetry(reason: error.description))
       )
     case .failure(let error):
@@ -131,7 +131,8 @@ package enum ReceiptVerdict: Hashable, Sendable {
   /// Undecided; verify again later. Never a reason to revoke access.
   case retry(ReceiptRetry)
   /// Impossible by the configuration: alert the operator, keep the receipt and revoke nothing.
-  case misconfigured(ReceiptMisconfiguration)
+  /// The reason is a sentence for the operator, without secrets.
+  case misconfigured(reason: String, appleStatus: Int? = nil)
 }
 
 package struct ReceiptRejection: Hashable, Sendable {
@@ -180,12 +181,6 @@ package struct ReceiptRetry: Hashable, Sendable {
   package var notBefore: Timestamp?
   /// Nil: retried until the retry window ends.
   package var limit: Limit?
-}
-
-package struct ReceiptMisconfiguration: Hashable, Sendable {
-  /// One sentence for the operator, without secrets.
-  package var reason: String
-  package var appleStatus: Int?
 }
 
 /// The meaning of each verifyReceipt `status`, of which only some may remove a receipt from the

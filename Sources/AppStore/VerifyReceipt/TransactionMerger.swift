@@ -32,8 +32,9 @@ struct TransactionMerger {
 
   mutating func add(archived item: ReceiptItem, asOf: Timestamp) {
     let key = item.key(in: environment)
+    let latest = max(entries[key]?.archivedAsOf ?? asOf, asOf)
     entries[key, default: Entries()].archived.append(item)
-    entries[key]?.archivedAsOf = max(entries[key]?.archivedAsOf ?? asOf, asOf)
+    entries[key]?.archivedAsOf = latest
   }
 
   /// Sets aside transactions without an expiry whose product expires in other transactions: trimmed

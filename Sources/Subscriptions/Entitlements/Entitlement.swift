@@ -150,11 +150,6 @@ package struct AccessTerms: Sendable {
     (self.catalogue, self.sandboxAccess) = (catalogue, sandboxAccess)
   }
 
-  /// Whether a charge of the environment grants an account anything; if not, it fulfils no order.
-  package func grantsAccess(in environment: Environment, to accountID: String) -> Bool {
-    sandboxAccess.grants(environment, to: accountID)
-  }
-
   package func entitlements(
     of accountID: String, holding holdings: [Holding], granted grants: [Grant], at moment: Timestamp
   ) -> [Entitlement] {
@@ -168,15 +163,31 @@ package struct AccessTerms: Sendable {
     of accountID: String, holding holdings: [Holding], granted grants: [Grant], after now: Timestamp
   ) -> Timestamp? {
     let (holdings, grants) = counted(holdings, grants, of: accountID)
-    return EntitlementEvents.nextChange(
-      holdings: holdings, grants: grants, catalogue: catalogue, after: now)
+    let granting = holdings.filter { $0.entitlements(in: catalogue)?.isEmpty == false }
+    return moments(of: granting, grants).filter { now < $0 }.min()
   }
 
+  /// Finds the longest time around a moment in which the entitlements stay the same; products
+  /// without entitlements count, too: one that is current hides those of the others.
   package func constancy(
     holding holdings: [Holding], granted grants: [Grant], around moment: Timestamp
   ) -> Range<Timestamp> {
-    EntitlementEvents.constancy(
-      holdings: holdings, grants: grants, catalogue: catalogue, around: moment)
+    var (start, end) = (Timestamp(milliseconds: .min), Timestamp(milliseconds: .max))
+    for change in moments(of: holdings, grants) {
+      if change <= moment { start = max(start, change) } else { end = min(end, change) }
+    }
+    return start..<end
+  }
+
+  private func moments(of holdings: [Holding], _ grants: [Grant]) -> [Timestamp] {
+    let ofHoldings = holdings.flatMap { holding -> [Timestamp?] in
+      [
+        holding.startsAt - .clockTolerance, holding.startsAt, holding.end(in: catalogue),
+        holding.revokedAt, holding.movedAt, holding.graceEndsAt,
+      ]
+    }
+    let ofGrants = grants.flatMap { [$0.startsAt, $0.accessEnd, $0.revokedAt] }
+    return (ofHoldings + ofGrants).compactMap(\.self)
   }
 
   private func counted(_ holdings: [Holding], _ grants: [Grant], of accountID: String)
@@ -198,6 +209,7 @@ package enum SandboxAccess: Hashable, Sendable {
   case none
   case accounts(Set<AccountID>)
 
+  /// Whether a charge of the environment grants an account anything; if not, it fulfils no order.
   package func grants(_ environment: Environment, to accountID: String) -> Bool {
     switch (environment, self) {
     case (.production, _), (.sandbox, .all): true

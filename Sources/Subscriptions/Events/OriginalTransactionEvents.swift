@@ -293,48 +293,6 @@ package enum EntitlementEvents {
     }
     return (events, active.mapValues(\.accessEndsAt))
   }
-
-  package static func nextChange(
-    holdings: [Holding], grants: [Grant], catalogue: Catalogue, after now: Timestamp
-  ) -> Timestamp? {
-    moments(
-      of: holdings.filter { $0.entitlements(in: catalogue)?.isEmpty == false }, grants,
-      in: catalogue
-    ).filter { now < $0 }.min()
-  }
-
-  private static func moments(of holdings: [Holding], _ grants: [Grant], in catalogue: Catalogue)
-    -> [Timestamp]
-  {
-    var moments: [Timestamp] = []
-    func add(_ moment: Timestamp?) { if let moment { moments.append(moment) } }
-    for holding in holdings {
-      add(holding.startsAt - .clockTolerance)
-      add(holding.startsAt)
-      add(holding.end(in: catalogue))
-      add(holding.revokedAt)
-      add(holding.movedAt)
-      add(holding.graceEndsAt)
-    }
-    for grant in grants {
-      add(grant.startsAt)
-      add(grant.accessEnd)
-      add(grant.revokedAt)
-    }
-    return moments
-  }
-
-  /// Finds the longest time around a moment in which the entitlements stay the same; products
-  /// without entitlements count, too: one that is current hides those of the others.
-  static func constancy(
-    holdings: [Holding], grants: [Grant], catalogue: Catalogue, around moment: Timestamp
-  ) -> Range<Timestamp> {
-    var (start, end) = (Timestamp(milliseconds: .min), Timestamp(milliseconds: .max))
-    for change in moments(of: holdings, grants, in: catalogue) {
-      if change <= moment { start = max(start, change) } else { end = min(end, change) }
-    }
-    return start..<end
-  }
 }
 
 extension Entitlement {

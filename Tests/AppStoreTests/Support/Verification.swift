@@ -57,9 +57,9 @@ extension ReceiptVerdict {
     return retry
   }
 
-  var misconfiguration: ReceiptMisconfiguration? {
-    guard case .misconfigured(let misconfiguration) = self else { return nil }
-    return misconfiguration
+  var misconfiguration: (reason: String, appleStatus: Int?)? {
+    guard case .misconfigured(let reason, let status) = self else { return nil }
+    return (reason, status)
   }
 }
 
