@@ -51,8 +51,8 @@ package struct Database: Sendable {
     guard let url = settings.migrationDatabaseURL ?? settings.databaseURL else {
       guard creating || PrivatePostgres.exists(in: privateDirectory(settings)) else {
         throw SettingError(
-          name: "DATABASE_URL",
-          fault: "required: there is no private database in \(settings.dataDirectory) yet "
+          "DATABASE_URL",
+          "required: there is no private database in \(settings.dataDirectory) yet "
             + "(`tenure migrate` creates one)")
       }
       return try await startPrivate(settings, logger: logger)
@@ -99,8 +99,8 @@ package struct Database: Sendable {
     guard try await !DatabaseCheck.sharesSessions(pool) else {
       await pool.close()
       throw SettingError(
-        name: "TENURE_DATABASE_PREPARED_STATEMENTS",
-        fault: "must be off: DATABASE_URL is a PgBouncer in transaction mode")
+        "TENURE_DATABASE_PREPARED_STATEMENTS",
+        "must be off: DATABASE_URL is a PgBouncer in transaction mode")
     }
     return pool
   }

@@ -179,7 +179,7 @@ package struct Settings: Sendable {
     // A fault is often a misspelled name: without it, the setting looks missing.
     if !faults.isEmpty {
       faults += misspelled.filter(\.isNear).map {
-        SettingError(name: $0.text, fault: "unknown setting")
+        SettingError($0.text, "unknown setting")
       }
     }
     if let first = faults.first { throw faults.count == 1 ? first : SettingErrors(all: faults) }
@@ -190,8 +190,8 @@ package struct Settings: Sendable {
     let name = "TENURE_API_KEYS"
     guard let text = try source?.secret(name) else {
       throw SettingError(
-        name: name,
-        fault: "required: no API keys are configured (name:role:secret, comma separated, role app, "
+        name,
+        "required: no API keys are configured (name:role:secret, comma separated, role app, "
           + "support or admin)")
     }
     return try SettingError.naming(name) { try APIKeys(parsing: text) }
@@ -200,8 +200,8 @@ package struct Settings: Sendable {
   package func appStoreApps() throws -> AppStoreApps {
     guard !apps.isEmpty else {
       throw SettingError(
-        name: "TENURE_BUNDLE_IDS",
-        fault: "required, unless TENURE_APPS is set: the bundle IDs of the apps to serve")
+        "TENURE_BUNDLE_IDS",
+        "required, unless TENURE_APPS is set: the bundle IDs of the apps to serve")
     }
     return try SettingError.naming(appsSetting) { try AppStoreApps(apps) }
   }
@@ -218,8 +218,7 @@ package struct Settings: Sendable {
     guard let text = try source.string(name) else { return nil }
     guard ["postgresql://", "postgres://"].contains(where: text.hasPrefix) || text.contains("=")
     else {
-      throw SettingError(
-        name: name, fault: "not a valid connection URI (postgresql://USER@HOST/DATABASE)")
+      throw SettingError(name, "not a valid connection URI (postgresql://USER@HOST/DATABASE)")
     }
     return Secret(text)
   }
@@ -229,8 +228,7 @@ package struct Settings: Sendable {
     let appleID = try source.integer("TENURE_APP_APPLE_ID", in: 1...Int.max)
     if let text = try source.string("TENURE_APPS") {
       if try source.string("TENURE_BUNDLE_IDS") != nil {
-        throw SettingError(
-          name: "TENURE_APPS", fault: "TENURE_BUNDLE_IDS is set too: set only one of them")
+        throw SettingError("TENURE_APPS", "TENURE_BUNDLE_IDS is set too: set only one of them")
       }
       return try text.split(separator: ",").enumerated().map { index, entry in
         // Errors don't repeat the entry: a secret may be in the wrong place.
@@ -239,14 +237,14 @@ package struct Settings: Sendable {
           .map { String($0).trimmingCharacters(in: .whitespaces) }
         guard parts.count == 3 else {
           throw SettingError(
-            name: "TENURE_APPS",
-            fault: "entry \(number) has \(parts.count) parts: must be "
+            "TENURE_APPS",
+            "entry \(number) has \(parts.count) parts: must be "
               + "bundle_id:apple_id:shared_secret, of which the last two may be empty")
         }
         guard parts[1].isEmpty || Int64(parts[1]) != nil else {
           throw SettingError(
-            name: "TENURE_APPS",
-            fault: "entry \(number): the Apple ID is not a number: must be the app's number in the "
+            "TENURE_APPS",
+            "entry \(number): the Apple ID is not a number: must be the app's number in the "
               + "App Store, or empty")
         }
         return try app(
@@ -290,7 +288,7 @@ package struct Settings: Sendable {
     case nil, ["all"]: return .all
     case ["none"]: return .none
     case let lowercased? where lowercased.contains("all") || lowercased.contains("none"):
-      throw SettingError(name: name, fault: "must be all, none, or account IDs")
+      throw SettingError(name, "must be all, none, or account IDs")
     default: return .accounts(Set((words ?? []).map(AccountID.init(_:))))
     }
   }

@@ -55,8 +55,7 @@ struct ChargeOptions: ParsableArguments {
       let lines = try await ledger.ownership.lines(of: id)
         .filter { environment == nil || $0.environment == environment }
       guard Set(lines.map(\.environment)).count <= 1 else {
-        throw SettingError(
-          name: "--environment", fault: "required: both environments have transaction \(id)")
+        throw SettingError("--environment", "required: both environments have transaction \(id)")
       }
       guard let line = lines.first, let original = try await ledger.ownership.original(of: line),
         let key = original.line.history.transactions.map(\.key)

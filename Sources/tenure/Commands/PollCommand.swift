@@ -78,8 +78,8 @@ struct PollCommand: AsyncParsableCommand {
     let known = try await assembly.ledger.ownership.environments(of: id)
     guard let environment = environment ?? (known.count == 1 ? known[0] : nil) else {
       throw known.isEmpty
-        ? SettingError(name: "--original-transaction-id", fault: "unknown: \(id)")
-        : SettingError(name: "--environment", fault: "required: both have \(id)")
+        ? SettingError("--original-transaction-id", "unknown: \(id)")
+        : SettingError("--environment", "required: both have \(id)")
     }
     let line = OriginalTransactionKey(environment, id)
     switch try await assembly.poll.pollNow(line) {
