@@ -22,9 +22,7 @@ package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
         "the Apple ID is not a positive number: use the app's number in the App Store")
     }
     try Self.check(sharedSecret)
-    self.bundleID = bundleID
-    self.appleID = appleID
-    self.sharedSecret = sharedSecret
+    (self.bundleID, self.appleID, self.sharedSecret) = (bundleID, appleID, sharedSecret)
   }
 
   package static func check(_ sharedSecret: Secret<String>?) throws {
@@ -44,7 +42,6 @@ package struct AppStoreApp: Hashable, Sendable, CustomStringConvertible {
 
 /// The configured apps; evidence for any other app is refused.
 package struct AppStoreApps: Sendable {
-  /// In configuration order.
   package let all: [AppStoreApp]
 
   package init(_ apps: [AppStoreApp]) throws {
@@ -66,8 +63,7 @@ package struct AppStoreApps: Sendable {
     all.first { ExactText($0.bundleID) == ExactText(bundleID) }
   }
 
-  /// Each distinct secret once, that of the app `likeliest` first, then in configuration order;
-  /// never empty, and nil means a request without a password.
+  /// Each distinct secret once, first that of the app `likeliest`; nil means a request without one.
   func secrets(likeliest: String?) -> [Secret<String>?] {
     let first = all.filter { $0.bundleID == likeliest }
     let others = all.filter { $0.bundleID != likeliest }
@@ -79,7 +75,5 @@ package struct AppStoreApps: Sendable {
 package struct AppStoreSettingError: Error, Hashable, CustomStringConvertible {
   package let description: String
 
-  package init(_ description: String) {
-    self.description = description
-  }
+  package init(_ description: String) { self.description = description }
 }

@@ -110,9 +110,7 @@ package struct Assembly: Sendable {
       database: ConnectionPool(
         configuration: ReportReader.configuration(like: database.configuration), logger: logger))
     schema = SchemaMigrator(database: database, logger: logger)
-    self.settings = settings
-    self.logger = logger
-    self.clock = clock
+    (self.settings, self.logger, self.clock) = (settings, logger, clock)
   }
 
   package func api(keys: APIKeys) -> API {
@@ -208,7 +206,6 @@ package struct Assembly: Sendable {
   }
 }
 
-/// Assembles a program, runs the body and shuts everything down.
 package func withAssembly<Value>(
   _ settings: Settings, logger: Logger, _ body: (Assembly) async throws -> Value
 ) async throws -> Value {
@@ -266,14 +263,11 @@ extension PrometheusRegistry {
 }
 
 extension SpanExporter {
-  /// Installs the tracer, unless tracing is off; call it once, before spans are created.
-  ///
-  /// - Returns: The exporter, which must start first in order to stop last.
+  /// Installs the tracer, unless tracing is off, before spans are created; returns the exporter,
+  /// which must start first in order to stop last.
   package static func bootstrapTenure(
     _ settings: TraceSettings?, from program: String, logger: Logger
-  )
-    -> [any Service]
-  {
+  ) -> [any Service] {
     guard let settings else { return [] }
     let exporter = SpanExporter(to: settings.collector, from: program, logger: logger)
     InstrumentationSystem.bootstrap(OpenTelemetryTracer(exporter: exporter, ratio: settings.ratio))

@@ -12,8 +12,7 @@ package struct Database: Sendable {
   package let server: PrivatePostgres?
 
   package init(pool: ConnectionPool, server: PrivatePostgres?) {
-    self.pool = pool
-    self.server = server
+    (self.pool, self.server) = (pool, server)
   }
 
   private static let privateName = "tenure"
@@ -44,17 +43,16 @@ package struct Database: Sendable {
     return Database(pool: pool, server: nil)
   }
 
-  /// Opens the database as the schema's owner, without checking the schema.
-  ///
-  /// - Throws: ``SettingError`` if the private database is missing and not to be created.
+  /// Opens the database as the schema's owner, without checking the schema; a ``SettingError`` if
+  /// the private database is missing and not to be created.
   package static func openForMigration(
     _ settings: Settings, creating: Bool, logger: Logger
   ) async throws -> Database {
     guard let url = settings.migrationDatabaseURL ?? settings.databaseURL else {
       guard creating || PrivatePostgres.exists(in: privateDirectory(settings)) else {
         throw SettingError(
-          name: "DATABASE_URL",
-          fault: "required: there is no private database in \(settings.dataDirectory) yet "
+          "DATABASE_URL",
+          "required: there is no private database in \(settings.dataDirectory) yet "
             + "(`tenure migrate` creates one)")
       }
       return try await startPrivate(settings, logger: logger)
@@ -62,7 +60,6 @@ package struct Database: Sendable {
     return Database(pool: try await openPool(url, settings, logger: logger), server: nil)
   }
 
-  /// Closes the pool after `body`, and stops a private server.
   package func use<Value>(_ body: (ConnectionPool) async throws -> Value) async throws -> Value {
     try await ending(
       pool,
@@ -102,8 +99,8 @@ package struct Database: Sendable {
     guard try await !DatabaseCheck.sharesSessions(pool) else {
       await pool.close()
       throw SettingError(
-        name: "TENURE_DATABASE_PREPARED_STATEMENTS",
-        fault: "must be off: DATABASE_URL is a PgBouncer in transaction mode")
+        "TENURE_DATABASE_PREPARED_STATEMENTS",
+        "must be off: DATABASE_URL is a PgBouncer in transaction mode")
     }
     return pool
   }

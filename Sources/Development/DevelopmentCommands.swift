@@ -573,7 +573,7 @@ struct SimulateAppStoreCommand: AsyncParsableCommand {
 
   private func write(_ text: String, to path: String, named option: String, mode: Int) throws {
     let files = FileManager.default
-    let fault = SettingError(name: option, fault: "\(path) can't be written")
+    let fault = SettingError(option, "\(path) can't be written")
     // Replaces only a file of an earlier start, never a directory, device or link.
     if let type = try? files.attributesOfItem(atPath: path)[.type] as? FileAttributeType {
       guard type == .typeRegular, (try? files.removeItem(atPath: path)) != nil else { throw fault }

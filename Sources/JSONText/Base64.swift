@@ -1,14 +1,10 @@
 import Foundation
 
-/// Base64 (RFC 4648), decoded only from its canonical form.
-///
-/// White space, characters of the other alphabet, non-zero trailing bits, and missing or superfluous
-/// padding are rejected.
+/// Base64 (RFC 4648), decoded only from its canonical form: without white space, other alphabets'
+/// characters, non-zero trailing bits, and missing or superfluous padding.
 package enum Base64 {
   /// Decodes base64url without padding, used for the parts of a JWS.
-  package static func decode(url text: ArraySlice<UInt8>) -> [UInt8]? {
-    decode(text, urlDigits)
-  }
+  package static func decode(url text: ArraySlice<UInt8>) -> [UInt8]? { decode(text, urlDigits) }
 
   /// Decodes base64 with padding, used for receipts and for certificates in a JWS.
   package static func decode(standard text: [UInt8]) -> [UInt8]? {
@@ -81,7 +77,5 @@ package enum Base64 {
 
 extension Sequence<UInt8> {
   /// Two lower-case digits for each byte.
-  package var hexadecimal: String {
-    map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
-  }
+  package var hexadecimal: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
 }

@@ -6,10 +6,8 @@ extension [String?] {
 }
 
 extension String {
-  /// A CSV field (RFC 4180), quoted if necessary.
-  ///
-  /// Works on bytes: to Swift, a comma or quotation mark followed by a combining accent is another
-  /// character, and to programs that read the file it is not.
+  /// A CSV field (RFC 4180), quoted if necessary; by bytes, because to Swift a comma followed by a
+  /// combining accent is another character, and to other programs it is not.
   ///
   /// - Parameter guardsFormulas: Whether a text that a spreadsheet would evaluate gets a leading
   ///   apostrophe; not in files that programs read back.

@@ -19,14 +19,14 @@ extension JSONValue {
   /// Reads a JSON text (RFC 8259) strictly.
   ///
   /// Refuses what two readers could understand differently, because signatures and secrets depend
-  /// on it: duplicate members of an object, invalid UTF-8, lone surrogates, bytes after the value.
-  /// Members keep their order. An integer that fits 64 bits is exact; any other number becomes the
-  /// nearest `Double`.
+  /// on it: duplicate members, invalid UTF-8, lone surrogates, bytes after the value. Integers of
+  /// 64 bits are exact; any other number becomes the nearest `Double`.
   ///
   /// - Parameters:
-  ///   - toleratesRepetitions: Whether a member may be repeated with the same value, as seen in
-  ///     notifications of version 1.
-  ///   - keepsLongIntegersAsText: Whether an integer that exceeds 64 bits becomes a string, exactly.
+  ///   - toleratesRepetitions: Whether a member may be repeated with the same value, as in version
+  /// 1.
+  ///   - keepsLongIntegersAsText: Whether an integer that exceeds 64 bits becomes a string,
+  /// exactly.
   ///   - mostValues: The most values, including those in arrays and objects.
   /// - Throws: ``JSONError``.
   package init(

@@ -1,16 +1,12 @@
 package import Foundation
 package import Subscriptions
 
-/// Writes JSON as bytes, in the order of the calls.
-///
-/// Every answer, event and report uses it, so that an entitlement has the same bytes everywhere.
-/// Faster than `Codable`, because apps read entitlements at every launch.
+/// Writes JSON as bytes, in the order of the calls, for every answer, event and report; faster than
+/// `Codable`, because apps read entitlements at every launch.
 package struct JSONWriter {
   package private(set) var bytes: [UInt8] = []
 
-  package init(capacity: Int) {
-    bytes.reserveCapacity(capacity)
-  }
+  package init(capacity: Int) { bytes.reserveCapacity(capacity) }
 
   /// Clears the text and keeps its memory.
   package mutating func removeAll() { bytes.removeAll(keepingCapacity: true) }
@@ -97,14 +93,9 @@ package struct JSONWriter {
 
   // MARK: Values
 
-  package mutating func null() {
-    bytes.append(contentsOf: "null".utf8)
-  }
+  package mutating func null() { bytes.append(contentsOf: "null".utf8) }
 
-  /// Writes JSON unchanged.
-  package mutating func write(json text: String) {
-    bytes.append(contentsOf: text.utf8)
-  }
+  package mutating func write(json text: String) { bytes.append(contentsOf: text.utf8) }
 
   /// Writes bytes that are JSON already, with a closure that returns whether it has written any.
   package mutating func write(_ append: (inout [UInt8]) -> Bool) -> Bool { append(&bytes) }
@@ -133,9 +124,7 @@ package struct JSONWriter {
       case UInt8(ascii: "\r"): bytes.append(contentsOf: "\\r".utf8)
       case UInt8(ascii: "\t"): bytes.append(contentsOf: "\\t".utf8)
       case 0..<0x20:
-        bytes.append(contentsOf: "\\u00".utf8)
-        bytes.append(Self.hexadecimal(byte >> 4))
-        bytes.append(Self.hexadecimal(byte & 0xF))
+        bytes.append(contentsOf: "\\u00\(CollectionOfOne(byte).hexadecimal)".utf8)
       default: bytes.append(byte)
       }
     }
@@ -149,10 +138,6 @@ package struct JSONWriter {
     bytes.append(UInt8(ascii: "\""))
     moment.append(to: &bytes)
     bytes.append(UInt8(ascii: "\""))
-  }
-
-  private static func hexadecimal(_ digit: UInt8) -> UInt8 {
-    digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
   }
 }
 

@@ -1,7 +1,6 @@
-/// An error reported by PostgreSQL, or a failure to reach it.
-///
-/// It never holds a parameter's value: the server's DETAIL, HINT and CONTEXT can quote values and
-/// are left out, and so is the quoted part of messages of class 22 (bad data).
+/// An error reported by PostgreSQL, or a failure to reach it, never with a parameter's value: the
+/// server's DETAIL, HINT and CONTEXT, and the quoted part of messages of class 22 (bad data), can
+/// have some and are left out.
 package struct PostgresError: Error, Sendable {
   package enum Code: String, Sendable {
     /// The server rejected the statement; see ``PostgresError/sqlState``.
@@ -13,7 +12,6 @@ package struct PostgresError: Error, Sendable {
     case timedOut
     /// No connection became free in time; nothing was sent.
     case poolTimeout
-    /// The result does not have the expected types.
     case decoding
     /// The pool or the transaction was closed; nothing was sent.
     case closed
@@ -39,9 +37,7 @@ package struct PostgresError: Error, Sendable {
   var isRefusedPlan = false
 
   init(_ code: Code, _ message: String, statement: String? = nil) {
-    self.code = code
-    self.message = message
-    self.statement = statement
+    (self.code, self.message, self.statement) = (code, message, statement)
   }
 
   func during(_ statement: String?) -> PostgresError {
@@ -49,12 +45,8 @@ package struct PostgresError: Error, Sendable {
     error.statement = error.statement ?? statement
     return error
   }
-}
 
-extension PostgresError {
-  /// The error of a transaction's body whose reads concurrent changes have outdated.
-  ///
-  /// The transaction runs again from its beginning.
+  /// The error of a transaction's body whose reads concurrent changes have outdated: it runs again.
   package static func overtaken(_ message: String) -> PostgresError {
     var error = PostgresError(.server, message)
     error.sqlState = .serializationFailure
@@ -65,9 +57,8 @@ extension PostgresError {
   static let unreplicatedCommit = PostgresError(
     .timedOut, "the commit was not confirmed by the synchronous standbys")
 
-  /// Whether repeating the same work a little later may succeed.
-  ///
-  /// After ``Code/connectionLost`` and ``Code/timedOut`` it may be done: repeat only if idempotent.
+  /// Whether repeating the same work a little later may succeed; after ``Code/connectionLost`` and
+  /// ``Code/timedOut`` it may be done, so repeat it only if idempotent.
   package var isTransient: Bool {
     switch code {
     case .connectionFailed, .connectionLost, .timedOut, .poolTimeout: true
@@ -90,11 +81,8 @@ extension PostgresError {
       || sqlState.errorClass == "08" || sqlState == .readOnlyTransaction
   }
 
-  /// Whether a prepared statement is gone or no longer matches the tables.
-  ///
-  /// Preparing it again helps.
-  ///
-  /// "cached plan must not change result type" has no specific error code, only its class's.
+  /// Whether a prepared statement is gone or no longer matches the tables, so that preparing it
+  /// again helps; "cached plan must not change result type" has only its class's error code.
   var isStalePlan: Bool {
     sqlState == .invalidStatementName || (sqlState == .featureNotSupported && isRefusedPlan)
   }
@@ -102,9 +90,8 @@ extension PostgresError {
   /// Whether the server closes the connection after this error.
   var isFatal: Bool { severity == "FATAL" || severity == "PANIC" }
 
-  /// Whether the statement took longer than `statement_timeout`.
-  ///
-  /// Only the message distinguishes it from a cancellation, so it is detected in English only.
+  /// Whether the statement took longer than `statement_timeout`; only the message distinguishes it
+  /// from a cancellation, so it is detected in English only.
   var isStatementTimeout: Bool {
     sqlState == .queryCanceled && message.hasSuffix("statement timeout")
   }
@@ -139,19 +126,14 @@ extension PostgresError: CustomStringConvertible {
   }
 }
 
-/// A five-character PostgreSQL error code.
-///
-/// https://www.postgresql.org/docs/current/errcodes-appendix.html
+/// A five-character error code: https://www.postgresql.org/docs/current/errcodes-appendix.html.
 package struct SQLState: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
   package let rawValue: String
 
-  package init(rawValue: String) {
-    self.rawValue = rawValue
-  }
+  package init(rawValue: String) { self.rawValue = rawValue }
 
   package var description: String { rawValue }
 
-  /// The first two characters.
   package var errorClass: Substring { rawValue.prefix(2) }
 
   package static let featureNotSupported = SQLState(rawValue: "0A000")

@@ -6,9 +6,7 @@ package struct Secret<Value: Sendable>: Sendable {
   /// The value; read it only to send, compare or sign.
   package let revealed: Value
 
-  package init(_ value: Value) {
-    revealed = value
-  }
+  package init(_ value: Value) { revealed = value }
 }
 
 extension Secret: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
@@ -32,7 +30,5 @@ extension Secret: Hashable, Equatable where Value == String {
 extension Secret: ExpressibleByStringLiteral, ExpressibleByUnicodeScalarLiteral,
   ExpressibleByExtendedGraphemeClusterLiteral
 where Value == String {
-  package init(stringLiteral text: String) {
-    self.init(text)
-  }
+  package init(stringLiteral text: String) { self.init(text) }
 }

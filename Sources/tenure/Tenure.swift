@@ -1,7 +1,6 @@
 import ArgumentParser
 import Bootstrap
 import Development
-import Foundation
 import Observability
 
 struct Tenure: AsyncParsableCommand {
@@ -18,8 +17,7 @@ struct Tenure: AsyncParsableCommand {
       WebhooksCommand.self, AccountCommand.self, ChargeCommand.self, MigrateCommand.self,
       AuditCommand.self, RebuildCommand.self, VerifyProofCommand.self, WhatIfCommand.self,
       ReportCommand.self, RatesCommand.self, ImportCommand.self, ExportCommand.self,
-      CompareCommand.self,
-      AppStoreCommand.self, DoctorCommand.self, MetricsCommand.self,
+      CompareCommand.self, AppStoreCommand.self, DoctorCommand.self, MetricsCommand.self,
     ],
     groupedSubcommands: [developmentCommands])
 }
@@ -37,11 +35,8 @@ enum Program {
     if let command = arguments.first, !command.hasPrefix("-"), command != "help",
       !names.contains(command)
     {
-      var fault = "There is no command \(command)."
-      if let near = command.nearest(in: names) {
-        fault = "There is no command \(command): did you mean \(near)?"
-      }
-      Tenure.exit(withError: ValidationError(fault))
+      let advice = command.nearest(in: names).map { ": did you mean \($0)?" } ?? "."
+      Tenure.exit(withError: ValidationError("There is no command \(command)\(advice)"))
     }
     await Tenure.main()
   }

@@ -44,7 +44,7 @@ struct AppStoreSettingsTests {
     let good = "http://127.0.0.1:8081/verifyReceipt"
     for (production, sandbox) in [(text, good), (good, text)] {
       #expect(throws: AppStoreSettingError.self) {
-        try VerifyReceiptEndpoints(production: production, sandbox: sandbox)
+        try AppleURLs.verifyReceipt.replaced(production: production, sandbox: sandbox)
       }
     }
   }
@@ -52,14 +52,14 @@ struct AppStoreSettingsTests {
   @Test func `a URL that can't be kept with an exchange`() throws {
     let url = "http://127.0.0.1:8081/"
     let longest = url + String(repeating: "v", count: 255 - url.count)
-    _ = try VerifyReceiptEndpoints(production: longest, sandbox: url)
+    _ = try AppleURLs.verifyReceipt.replaced(production: longest, sandbox: url)
     #expect(throws: AppStoreSettingError.self) {
-      try VerifyReceiptEndpoints(production: longest + "v", sandbox: url)
+      try AppleURLs.verifyReceipt.replaced(production: longest + "v", sandbox: url)
     }
   }
 
   @Test func `each environment has its URL`() throws {
-    let endpoints = try VerifyReceiptEndpoints(
+    let endpoints = try AppleURLs.verifyReceipt.replaced(
       production: "http://127.0.0.1:1/p", sandbox: "HTTPS://localhost/s")
     #expect(endpoints[.production] == "http://127.0.0.1:1/p")
     #expect(endpoints[.sandbox] == "HTTPS://localhost/s")

@@ -65,7 +65,7 @@ struct VerifyReceiptStatusTests {
     case .retry(let retry):
       #expect(retry.appleStatus == Int(status))
       #expect(retry.reason.contains("\(status)"))
-    case .misconfigured(let fault): #expect(fault.appleStatus == Int(status))
+    case .misconfigured(_, let appleStatus): #expect(appleStatus == Int(status))
     }
   }
 

@@ -21,7 +21,7 @@ struct TracerTests {
 
   private static func exporter() -> SpanExporter {
     SpanExporter(
-      to: SpanExporter.Collector(url: "http://127.0.0.1:4318/v1/traces"), from: "serve",
+      to: (url: "http://127.0.0.1:4318/v1/traces", headers: []), from: "serve",
       logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
   }
 

@@ -8,7 +8,7 @@ import Testing
   private final class Source: EventSource {
     private(set) var isReady = false
 
-    func ready(_ readiness: Readiness) { isReady = true }
+    func ready(toRead: Bool, toWrite: Bool) { isReady = true }
     func flush() {}
   }
 

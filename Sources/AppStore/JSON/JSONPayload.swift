@@ -11,7 +11,7 @@ package import Subscriptions
 @dynamicMemberLookup
 package struct JSONPayload<Fields: JSONFields>: Hashable, Sendable, JSONFieldValue {
   private(set) var members: [JSONValue.Member] = [] {
-    didSet { digests = members.map { Fields.schema.digest(of: $0) } }
+    didSet { digests = members.map { Fields.schema.field(of: $0)?.digest } }
   }
   /// Of the members' documented keys; nil for others.
   private var digests: [UInt64?] = []
@@ -41,7 +41,7 @@ package struct JSONPayload<Fields: JSONFields>: Hashable, Sendable, JSONFieldVal
   package init?(checked json: JSONValue) {
     guard case .object(let members) = json else { return nil }
     self.members = members
-    digests = members.map { Fields.schema.digest(of: $0) }
+    digests = members.map { Fields.schema.field(of: $0)?.digest }
   }
 
   package init(parsing bytes: some Sequence<UInt8>) throws {
@@ -91,8 +91,6 @@ package struct JSONSchema<Fields: JSONFields>: Sendable {
     fieldsByDigest[member.key.digest].flatMap { $0.name == member.key ? $0 : nil }
   }
 
-  fileprivate func digest(of member: JSONValue.Member) -> UInt64? { field(of: member)?.digest }
-
   func name<Value>(_ field: KeyPath<Fields, JSONField<Value>>) -> String {
     fields[keyPath: field].name.rawValue
   }
@@ -100,8 +98,7 @@ package struct JSONSchema<Fields: JSONFields>: Sendable {
 
 package struct JSONField<Value: JSONFieldValue>: NamedJSONField {
   let name: ExactText
-  /// Of the name: members are found by it, because comparing texts would take a tenth of the time
-  /// in which a transaction is verified.
+  /// Of the name: comparing texts would take a tenth of the time of verifying a transaction.
   let digest: UInt64
 
   package init(_ name: String) {
@@ -113,7 +110,6 @@ package struct JSONField<Value: JSONFieldValue>: NamedJSONField {
 }
 
 extension ExactText {
-  /// The FNV-1a hash.
   fileprivate var digest: UInt64 {
     rawValue.utf8.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
   }
@@ -202,9 +198,7 @@ extension Timestamp: JSONFieldValue {
 extension Array: JSONFieldValue where Element: JSONFieldValue {
   package init(json: JSONValue) throws(JSONError) {
     guard case .array(let elements) = json else { throw JSONError("is not an array") }
-    self = []
-    reserveCapacity(elements.count)
-    for element in elements { append(try Element(json: element)) }
+    self = try elements.map { (json) throws(JSONError) in try Element(json: json) }
   }
 
   package var json: JSONValue { .array(map(\.json)) }
@@ -217,9 +211,7 @@ where RawValue: JSONFieldValue & Hashable {
 }
 
 extension OpenEnumeration {
-  package init(json: JSONValue) throws(JSONError) {
-    self.init(rawValue: try RawValue(json: json))
-  }
+  package init(json: JSONValue) throws(JSONError) { self.init(rawValue: try RawValue(json: json)) }
 
   package var json: JSONValue { rawValue.json }
 }

@@ -1,10 +1,9 @@
 package import Subscriptions
 import SwiftASN1
 
-/// The contents of an app receipt, trusted or not.
-///
-/// Numbers are attribute types. Apple documents some of them, others are known from receipts:
-/// https://developer.apple.com/documentation/appstorereceipts/validating_receipts_on_the_device.
+/// The contents of an app receipt, trusted or not, with the attribute types, of which some are
+/// documented
+/// (https://developer.apple.com/documentation/appstorereceipts/validating_receipts_on_the_device).
 package struct AppReceipt: Hashable, Sendable {
   package let environmentName: String?  // 0: "Production", "ProductionSandbox", "Xcode"
   package let bundleID: String?  // 2
@@ -13,7 +12,6 @@ package struct AppReceipt: Hashable, Sendable {
   package let inApp: [ReceiptItem]
   /// 21: the end of a volume purchase; Xcode writes the year 4001.
   package let expirationDate: Timestamp?
-  /// Purchases that could not be read.
   package let unreadable: [UnreadableRecord]
 
   /// Reads a receipt in base64 without verifying it.
@@ -21,8 +19,7 @@ package struct AppReceipt: Hashable, Sendable {
     try self.init(parsing: try ReceiptContainer(base64: receiptData).content)
   }
 
-  /// Fails if the bytes are not a set of attributes, or if the app, environment or date can't be
-  /// read.
+  /// Fails for bytes that are no set of attributes, or an unreadable app, environment or date.
   init(parsing bytes: ArraySlice<UInt8>) throws {
     let attributes = try ReceiptAttributes(parsing: bytes)
     environmentName = try attributes.text(0)
@@ -38,8 +35,7 @@ package struct AppReceipt: Hashable, Sendable {
         unreadable.append(UnreadableRecord(list: "receipt", reason: "\(fault)"))
       }
     }
-    self.inApp = inApp
-    self.unreadable = unreadable
+    (self.inApp, self.unreadable) = (inApp, unreadable)
     expirationDate = (try? attributes.moment(21)) ?? nil
   }
 
@@ -60,22 +56,16 @@ extension ReceiptItem {
   /// Reads the content of attribute 17; fails if the product, transaction or date is missing, or a
   /// known attribute can't be read.
   ///
-  /// Apple documents some of the types; 1707 and 1713 are known from receipts with a matching
-  /// verifyReceipt response (https://developer.apple.com/documentation/appstorereceipts).
+  /// Types 1707 and 1713 are not documented, but known from receipts with a verifyReceipt response.
   init(_ attributes: ReceiptAttributes) throws {
-    guard let productID = try attributes.identifier(1702) else {
-      throw ReceiptFault("attribute 1702 (product) is missing")
+    func required<Value>(_ value: Value?, _ attribute: String) throws -> Value {
+      guard let value else { throw ReceiptFault("attribute \(attribute) is missing") }
+      return value
     }
     let longest = AppleIdentifier.longestNumber
-    guard let transactionID = try attributes.identifier(1703, upTo: longest) else {
-      throw ReceiptFault("attribute 1703 (transaction) is missing")
-    }
-    guard let purchaseDate = try attributes.moment(1704) else {
-      throw ReceiptFault("attribute 1704 (purchase date) is missing")
-    }
-    self.productID = productID
-    self.transactionID = transactionID
-    self.purchaseDate = purchaseDate
+    productID = try required(attributes.identifier(1702), "1702 (product)")
+    transactionID = try required(attributes.identifier(1703, upTo: longest), "1703 (transaction)")
+    purchaseDate = try required(attributes.moment(1704), "1704 (purchase date)")
     quantity = try attributes.integer(1701).flatMap { Int(exactly: $0) }.map { max($0, 1) }
     // Missing in Xcode's receipts.
     originalTransactionID = try attributes.identifier(1705, upTo: longest) ?? transactionID
@@ -89,8 +79,7 @@ extension ReceiptItem {
       default: nil
       }
     expiresDate = try attributes.moment(1708)
-    webOrderLineItemID = WebOrderLineItemID(
-      reported: try attributes.integer(1711).map(String.init))
+    webOrderLineItemID = WebOrderLineItemID(reported: try attributes.integer(1711).map(String.init))
     cancellationDate = try attributes.moment(1712)
     isTrialPeriod = try attributes.flag(1713)
     isInIntroOfferPeriod = try attributes.flag(1719)
@@ -98,10 +87,8 @@ extension ReceiptItem {
   }
 }
 
-/// The attributes of a receipt or a purchase, by type.
-///
-/// Missing and empty attributes are nil. An attribute that appears twice or has another format
-/// throws an error: it must not count as absent.
+/// The attributes of a receipt or a purchase, by type; missing and empty ones are nil, and a
+/// repeated one or another format is an error, because it must not count as absent.
 struct ReceiptAttributes {
   private var values: [Int64: [ArraySlice<UInt8>]] = [:]
 
@@ -136,9 +123,7 @@ struct ReceiptAttributes {
   }
 
   /// A text that can be part of a key; see ``AppleIdentifier``.
-  func identifier(
-    _ type: Int64, upTo limit: Int = AppleIdentifier.longest
-  ) throws -> String? {
+  func identifier(_ type: Int64, upTo limit: Int = AppleIdentifier.longest) throws -> String? {
     guard let text = try text(type) else { return nil }
     if let fault = AppleIdentifier.fault(of: text, upTo: limit) {
       throw ReceiptFault("attribute \(type) \(fault)")
@@ -158,9 +143,7 @@ struct ReceiptAttributes {
   func integer(_ type: Int64) throws -> Int64? {
     guard let bytes = try value(type) else { return nil }
     guard let number = try ReceiptBER.parse(bytes, "attribute \(type)").integer("attribute \(type)")
-    else {
-      throw ReceiptFault("attribute \(type) exceeds 64 bits")
-    }
+    else { throw ReceiptFault("attribute \(type) exceeds 64 bits") }
     return number
   }
 

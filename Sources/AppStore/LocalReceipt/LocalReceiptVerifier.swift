@@ -1,6 +1,5 @@
 package import Subscriptions
 
-/// Verifies app receipts offline by their signature.
 package struct LocalReceiptVerifier: Sendable {
   private let roots: TrustedRoots
   private let apps: AppStoreApps
@@ -11,14 +10,10 @@ package struct LocalReceiptVerifier: Sendable {
   package init(
     roots: TrustedRoots = .appleReceipts, apps: AppStoreApps, acceptsXcode: Bool = false
   ) {
-    self.roots = roots
-    self.apps = apps
-    self.acceptsXcode = acceptsXcode
+    (self.roots, self.apps, self.acceptsXcode) = (roots, apps, acceptsXcode)
   }
 
-  /// Verifies a receipt in base64.
-  ///
-  /// - Parameter bundleID: If not nil, only this app's receipts are accepted.
+  /// Verifies a receipt in base64; unless `bundleID` is nil, only one of this app.
   package func verify(
     _ receiptData: String, bundleID: String? = nil
   ) -> Result<LocalReceipt, LocalReceiptRefusal> {
@@ -32,10 +27,10 @@ package struct LocalReceiptVerifier: Sendable {
     }
   }
 
-  /// Checks the format, then the signature, then the recipient.
+  /// Checks the format, then the signature, with its chain as of the receipt's own date, then the
+  /// recipient.
   ///
-  /// The chain is verified as of the receipt's own date. A stolen expired key could be used for
-  /// backdating; Apple requires this nevertheless, because devices keep receipts for years.
+  /// A stolen expired key could be used for backdating, but devices keep receipts for years.
   private func verified(_ container: ReceiptContainer, named: String?) throws -> LocalReceipt {
     let signer = try container.signer()
     let chain = try ReceiptChain(container.certificates, signer: signer.name)
@@ -58,8 +53,7 @@ package struct LocalReceiptVerifier: Sendable {
 
   private func environment(of contents: AppReceipt) throws -> Environment {
     guard let environment = contents.environment else {
-      throw LocalReceiptRefusal(
-        .wrongEnvironment, "The receipt names no known environment.")
+      throw LocalReceiptRefusal(.wrongEnvironment, "The receipt names no known environment.")
     }
     guard !contents.isFromXcode || acceptsXcode else {
       throw LocalReceiptRefusal(
@@ -79,10 +73,8 @@ package struct LocalReceiptVerifier: Sendable {
   }
 }
 
-/// A verified app receipt of a configured app, as evidence.
-///
-/// It does not contain events after its creation, so it never creates a charge. <doc:LocalReceipts>
-/// explains its uses.
+/// A verified app receipt of a configured app, as evidence; it does not contain later events, so it
+/// never creates a charge; <doc:LocalReceipts> explains its uses.
 package struct LocalReceipt: Hashable, Sendable {
   package let environment: Environment
   package let bundleID: String
@@ -94,9 +86,7 @@ package struct LocalReceipt: Hashable, Sendable {
   package let unreadable: [UnreadableRecord]
   package let contents: AppReceipt
 
-  init(
-    _ contents: AppReceipt, environment: Environment, bundleID: String, createdAt: Timestamp
-  ) {
+  init(_ contents: AppReceipt, environment: Environment, bundleID: String, createdAt: Timestamp) {
     self.environment = environment
     self.bundleID = bundleID
     self.createdAt = createdAt
@@ -113,14 +103,11 @@ package struct LocalReceipt: Hashable, Sendable {
         records[record.key].map { $0.grantsMore(than: record) ? record : $0 }
         ?? record
     }
-    self.records = records.values.sorted {
-      ($0.purchaseDate, $0.key) < ($1.purchaseDate, $1.key)
-    }
+    self.records = records.values.sorted { ($0.purchaseDate, $0.key) < ($1.purchaseDate, $1.key) }
   }
 }
 
 extension TransactionRecord {
-  /// Whether this record grants more than another record of the same transaction.
   fileprivate func grantsMore(than other: TransactionRecord) -> Bool {
     if (revocation == .notSaid) != (other.revocation == .notSaid) { return revocation == .notSaid }
     return (expiresDate?.milliseconds ?? .max, chargedAt.milliseconds)
@@ -136,18 +123,15 @@ package struct LocalReceiptRefusal: Error, Hashable, Sendable, CustomStringConve
     case notAReceipt = "not_a_receipt"
     /// An iOS 6 receipt, which Apple signed differently and only Apple can verify.
     case transactionReceipt = "transaction_receipt"
-    /// The parts are present but can't be read.
     case malformed
     /// No signer, or several.
     case notOneSigner = "not_one_signer"
     case unsupportedAlgorithm = "unsupported_algorithm"
-    /// The signer's certificate is not in the receipt.
     case missingCertificate = "missing_certificate"
     /// A certificate can't be read, or has no place in the chain.
     case strangeCertificate = "strange_certificate"
     /// The chain does not end at a trusted root.
     case untrustedChain = "untrusted_chain"
-    /// A certificate was not valid when the receipt was created.
     case outsideValidity = "outside_validity"
     /// A certificate is used for another purpose than it was issued for.
     case wrongUse = "wrong_use"
@@ -163,8 +147,7 @@ package struct LocalReceiptRefusal: Error, Hashable, Sendable, CustomStringConve
   package let description: String
 
   init(_ reason: Reason, _ description: String) {
-    self.reason = reason
-    self.description = description
+    (self.reason, self.description) = (reason, description)
   }
 }
 

@@ -8,7 +8,6 @@ struct ReceiptContainer {
   /// Apple sends three.
   private static let mostCertificates = 8
 
-  /// The signed content, which is the receipt.
   let content: ArraySlice<UInt8>
   let certificates: [ArraySlice<UInt8>]  // In DER
   private let signerInfos: ASN1NodeCollection
@@ -107,16 +106,13 @@ extension ASN1ObjectIdentifier {
   fileprivate static let signedData: ASN1ObjectIdentifier = [1, 2, 840, 113549, 1, 7, 2]
 }
 
-/// Reads ASN.1 in BER, of which DER is a subset, within limits, because the input is not trusted.
-///
-/// Xcode's receipts are BER, with indefinite lengths and split octet strings.
+/// Reads ASN.1 in BER, of which DER is a subset, as Xcode's receipts are not DER; within limits,
+/// because the input is not trusted.
 enum ReceiptBER {
   /// In bytes; the decoded size of the largest accepted text.
   static let largestReceipt = 12 * 1024 * 1024
-  /// The maximum number of elements held at a time, each about a hundred bytes.
-  ///
-  /// A receipt itself has four elements per purchase, so this allows thirty thousand purchases,
-  /// which are then parsed separately.
+  /// The maximum number of elements held at a time, each about a hundred bytes: a receipt itself
+  /// has four per purchase, which are parsed separately, so this allows thirty thousand.
   static let mostElements = 1 << 17
 
   /// Parses the bytes as exactly one element; `name` is the subject of error messages.
@@ -131,17 +127,13 @@ enum ReceiptBER {
     }
   }
 
-  /// Whether the limit holds, without allocating memory.
-  ///
-  /// Steps into constructed elements and over primitive ones. If it loses its way, parsing fails at
-  /// the same place.
+  /// Whether the limit holds, without allocating memory: steps into constructed elements and over
+  /// primitive ones; if it loses its way, parsing fails at the same place.
   private static func hasFewElements(_ bytes: ArraySlice<UInt8>) -> Bool {
     var rest = bytes
     for _ in 0..<mostElements {
       guard let first = rest.popFirst() else { return true }
-      if first & 0x1f == 0x1f {
-        rest = rest.drop { $0 & 0x80 != 0 }.dropFirst()
-      }
+      if first & 0x1f == 0x1f { rest = rest.drop { $0 & 0x80 != 0 }.dropFirst() }
       guard let length = rest.popFirst() else { return true }
       let isConstructed = first & 0x20 != 0
       guard length & 0x80 != 0 else {

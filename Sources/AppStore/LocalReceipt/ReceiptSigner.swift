@@ -11,23 +11,22 @@ struct ReceiptSigner {
   }
 
   /// Apple used SHA-1 until 2023, and SHA-256 since then.
-  enum Digest {
-    case sha1
-    case sha256
+  struct Digest: Sendable {
+    let identifier: ASN1ObjectIdentifier
+    /// RSA combined with the digest.
+    let combined: ASN1ObjectIdentifier
+    let algorithm: Certificate.SignatureAlgorithm
+    let hash: @Sendable (ArraySlice<UInt8>) -> [UInt8]
 
-    func hash(of bytes: ArraySlice<UInt8>) -> [UInt8] {
-      switch self {
-      case .sha1: Array(Insecure.SHA1.hash(data: bytes))
-      case .sha256: Array(SHA256.hash(data: bytes))
-      }
-    }
-
-    fileprivate var algorithm: Certificate.SignatureAlgorithm {
-      switch self {
-      case .sha1: .sha1WithRSAEncryption
-      case .sha256: .sha256WithRSAEncryption
-      }
-    }
+    fileprivate static let all = [
+      Digest(
+        identifier: .sha1, combined: .sha1WithRSAEncryption, algorithm: .sha1WithRSAEncryption
+      ) { Array(Insecure.SHA1.hash(data: $0)) },
+      Digest(
+        identifier: .sha256, combined: .AlgorithmIdentifier.sha256WithRSAEncryption,
+        algorithm: .sha256WithRSAEncryption
+      ) { Array(SHA256.hash(data: $0)) },
+    ]
   }
 
   let name: Name
@@ -60,7 +59,7 @@ struct ReceiptSigner {
   func hasSigned(_ content: ArraySlice<UInt8>, with certificate: Certificate) -> Bool {
     var signed = content
     if let signedAttributes {
-      guard signedAttributes.messageDigest == digest.hash(of: content)[...] else { return false }
+      guard signedAttributes.messageDigest == digest.hash(content)[...] else { return false }
       signed = signedAttributes.encoded[...]
     }
     return certificate.publicKey.isValidSignature(
@@ -89,23 +88,17 @@ extension ReceiptSigner.Name {
 
 extension ReceiptSigner.Digest {
   fileprivate init(digestAlgorithm node: ASN1Node) throws {
-    switch try Self.identifier(of: node) {
-    case .sha1: self = .sha1
-    case .sha256: self = .sha256
-    default:
+    let identifier = try Self.identifier(of: node)
+    guard let digest = Self.all.first(where: { $0.identifier == identifier }) else {
       throw LocalReceiptRefusal(
         .unsupportedAlgorithm, "The receipt's digest is neither SHA-1 nor SHA-256.")
     }
+    self = digest
   }
 
   /// Accepts RSA, alone or combined with the same digest.
   fileprivate func check(signatureAlgorithm node: ASN1Node) throws {
     let identifier = try Self.identifier(of: node)
-    let combined: ASN1ObjectIdentifier =
-      switch self {
-      case .sha1: .sha1WithRSAEncryption
-      case .sha256: .AlgorithmIdentifier.sha256WithRSAEncryption
-      }
     guard identifier == .AlgorithmIdentifier.rsaEncryption || identifier == combined else {
       throw LocalReceiptRefusal(
         .unsupportedAlgorithm, "The receipt's signature is not RSA over its digest.")
@@ -132,9 +125,7 @@ private struct SignedAttributes {
       contents += attribute.encodedBytes
       var fields = try attribute.elements(of: .sequence, "a signed attribute").makeIterator()
       let type = try ASN1ObjectIdentifier(berEncoded: &fields)
-      guard let list = fields.next() else {
-        throw ReceiptFault("a signed attribute is incomplete")
-      }
+      guard let list = fields.next() else { throw ReceiptFault("a signed attribute is incomplete") }
       var entries = try list.elements(of: .set, "a signed attribute's values").makeIterator()
       guard let value = entries.next(), entries.next() == nil,
         values.updateValue(value, forKey: type) == nil
@@ -158,11 +149,8 @@ extension ASN1ObjectIdentifier {
   fileprivate static let sha256: ASN1ObjectIdentifier = [2, 16, 840, 1, 101, 3, 4, 2, 1]
 }
 
-/// The certificates of a receipt, not yet trusted.
-///
-/// swift-certificates' `Verifier` is not needed, because the chain has one fixed form: the signer's
-/// certificate, an intermediate, and a pinned root that may be in the receipt. Apple signed with
-/// SHA-1 until 2023.
+/// The certificates of a receipt, not yet trusted, in one fixed form, which needs no `Verifier`:
+/// the signer's certificate, an intermediate, and a pinned root that may be in the receipt.
 struct ReceiptChain {
   let leaf: Certificate
   private let others: [Certificate]
@@ -184,9 +172,8 @@ struct ReceiptChain {
     others = certificates
   }
 
-  /// Verifies that the chain leads to a trusted root and that Apple issued it for this purpose.
-  ///
-  /// - Parameter moment: The date at which all certificates must be valid.
+  /// Verifies that all certificates are valid at a moment, that the chain leads to a trusted root
+  /// and that Apple issued it for this purpose.
   func verify(roots: [Certificate], at moment: Timestamp) throws(LocalReceiptRefusal) {
     let intermediates = others.filter { !roots.contains($0) }
     guard intermediates.count == 1, let intermediate = intermediates.first else {

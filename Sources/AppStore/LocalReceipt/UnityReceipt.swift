@@ -1,8 +1,7 @@
 import JSONText
 
-/// Unity's wrapper around a receipt: JSON with the members `Store`, `TransactionID` and `Payload`.
-///
-/// Servers of Unity apps forward it as it is or in base64. Apple only accepts its payload.
+/// Unity's wrapper around a receipt, JSON with the members `Store`, `TransactionID` and `Payload`,
+/// or that in base64, which servers forward; Apple only accepts its payload.
 package enum UnityReceipt {
   /// Unity's names of Apple's stores; receipts of other stores are left unchanged.
   private static let stores: [JSONValue] = ["AppleAppStore", "MacAppStore"]

@@ -11,7 +11,6 @@ package enum NotificationBody: Sendable {
   /// The maximum number of JSON values: a hundred transactions of twenty members, with a margin.
   package static let mostValues = 10_000
 
-  /// Nil if the body is not a notification of either version.
   package init?(parsing bytes: some Sequence<UInt8>) {
     guard
       let json = try? JSONValue(
@@ -57,10 +56,8 @@ package struct SignedNotification: Hashable, Sendable {
 }
 
 extension ResponseBodyV2DecodedPayload {
-  /// The kind of charge, for transactions that do not name it themselves.
-  ///
-  /// Only notifications that report a charge determine it; others contain the latest transaction,
-  /// whatever it is.
+  /// The kind of charge, for transactions that do not name it, if the notification reports a
+  /// charge; others contain the latest transaction, whatever it is.
   var chargeKind: ChargeKind {
     switch (self.notificationType, self.subtype) {
     case (.didRenew, _): .renewal

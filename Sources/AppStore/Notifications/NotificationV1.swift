@@ -3,15 +3,13 @@ package import JSONText
 import Secrets
 package import Subscriptions
 
-/// A version 1 notification, Apple's `responseBodyV1`.
+/// A version 1 notification
+/// (https://developer.apple.com/documentation/appstoreservernotifications/responsebodyv1).
 ///
-/// https://developer.apple.com/documentation/appstoreservernotifications/responsebodyv1. It is
-/// unsigned, so anyone with the shared secret could forge it, and anyone who has seen it could
-/// replay it. It therefore only triggers verification of its receipt, and only Apple's response
-/// counts.
-///
-/// Until 2021-03-10 the receipt and its newest transaction were at the top level, in iOS 6 format;
-/// since then they are in `unified_receipt`. Some bodies contain both.
+/// Unsigned, and so forged by anyone with the shared secret or replayed, it only triggers
+/// verification of its receipt: Apple's response counts. Until 2021-03-10 the receipt and its
+/// newest transaction were at the top level, in iOS 6 format, since then in `unified_receipt`; some
+/// bodies have both.
 package struct NotificationV1: Sendable {
   /// Apple's `notification_type`, one of ``types`` or unknown.
   package let notificationType: String
@@ -26,7 +24,6 @@ package struct NotificationV1: Sendable {
   package let autoRenewProductID: ProductID?
   /// `auto_renew_status_change_date`.
   package let autoRenewStatusChangedAt: Timestamp?
-  /// The receipt to verify with Apple.
   package let receiptData: String?
   /// The posted body without its password.
   package let body: JSONValue
@@ -39,7 +36,6 @@ package struct NotificationV1: Sendable {
     "PRICE_INCREASE_CONSENT", "REFUND", "RENEWAL", "REVOKE",
   ]
 
-  /// Nil if there is no `notification_type`.
   package init?(_ json: JSONValue) {
     guard case .object(let members) = json, let type = try? json.identifier("notification_type")
     else { return nil }
@@ -65,8 +61,7 @@ package struct NotificationV1: Sendable {
     of json: JSONValue, _ unified: JSONValue, _ old: [JSONValue]
   ) -> OriginalTransactionID? {
     func id(_ item: JSONValue) -> OriginalTransactionID? {
-      (try? item.transactionIdentifier("original_transaction_id"))
-        .map { OriginalTransactionID($0) }
+      (try? item.transactionIdentifier("original_transaction_id")).map { OriginalTransactionID($0) }
     }
     if let named = id(json) { return named }
     let lists = ["latest_receipt_info", "pending_renewal_info"].compactMap { unified[$0]?.array }
@@ -84,8 +79,7 @@ package struct NotificationV1: Sendable {
     }
   }
 
-  /// An ID for the notification, because Apple assigns none: `v1:` and the SHA-256 of the body
-  /// without its password, which is the same when Apple sends it again.
+  /// An ID, because Apple assigns none: the SHA-256 without the password, the same when sent again.
   package var id: String { "v1:" + SHA256.hash(data: body.bytes).hexadecimal }
 }
 
@@ -99,8 +93,7 @@ package enum NotificationV1Sender: Hashable, Sendable {
 }
 
 extension AppStoreApps {
-  /// Finds the app that sent a version 1 notification, comparing the password with all configured
-  /// secrets, each in constant time, so that the timing reveals nothing.
+  /// Finds the app that sent a version 1 notification, comparing all secrets in constant time.
   package func sender(of notification: NotificationV1) -> NotificationV1Sender {
     // Digests have equal lengths, so comparing them reveals nothing about the secrets.
     let password = notification.password.map { SHA256.hash(data: Array($0.utf8)) }
@@ -111,8 +104,7 @@ extension AppStoreApps {
     }
     guard let bundleID = notification.bundleID else {
       switch matching.count {
-      case 0:
-        return .wrongSecret("The password is not the shared secret of any configured app.")
+      case 0: return .wrongSecret("The password is not the shared secret of any configured app.")
       case 1: return .app(bundleID: matching[0].bundleID)
       default: return .app(bundleID: nil)
       }

@@ -4,8 +4,8 @@ package import Subscriptions
 package import struct Foundation.UUID
 
 extension AppStoreServerAPI {
-  /// Sets the account token of a subscription's current and future purchases, for its original
-  /// transaction only: past transactions keep theirs, and family members' are rejected.
+  /// Sets the account token of a subscription's current and future purchases; past transactions and
+  /// family members' keep theirs.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/set-app-account-token
   package func setAppAccountToken(
@@ -18,10 +18,8 @@ extension AppStoreServerAPI {
     return try await acknowledgement(of: call, in: environment)
   }
 
-  /// Sends consumption information about a purchase for which a refund was requested.
-  ///
-  /// `id` is the transaction named in CONSUMPTION_REQUEST. Apple rejects the request without the
-  /// customer's consent.
+  /// Sends consumption information about the transaction that CONSUMPTION_REQUEST names; Apple
+  /// rejects it without the customer's consent.
   package func sendConsumptionInformation(
     _ request: ConsumptionRequest, on id: TransactionID, of bundleID: String,
     in environment: Environment? = nil
@@ -32,8 +30,7 @@ extension AppStoreServerAPI {
     return try await acknowledgement(of: call, in: environment)
   }
 
-  /// Extends one subscription for free, at most twice in 365 days and only while it is active and
-  /// paid.
+  /// Extends one subscription for free, at most twice in 365 days, while it is active and paid.
   package func extendRenewalDate(
     _ request: ExtendRenewalDateRequest, of id: OriginalTransactionID, in bundleID: String,
     environment: Environment? = nil

@@ -30,8 +30,7 @@ extension AppStoreServerAPI {
     ServerAPIPages(
       endpoint: .notificationHistory, token: nil, environment: environment, pageLimit: 1_000_000
     ) {
-      try await notificationHistory(
-        query, of: bundleID, in: $1 ?? environment, paginationToken: $0)
+      try await notificationHistory(query, of: bundleID, in: $1 ?? environment, paginationToken: $0)
     }
   }
 
@@ -63,10 +62,8 @@ extension AppStoreServerAPI {
   }
 }
 
-/// A query for notifications that Apple sent or tried to send.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/get-notification-history. Apple
-/// keeps notifications for 180 days, in the sandbox for 30.
+/// A query for notifications that Apple sent or tried to send, kept for 180 days, in the sandbox
+/// for 30 (https://developer.apple.com/documentation/appstoreserverapi/get-notification-history).
 package struct NotificationHistoryQuery: Hashable, Sendable {
   /// Apple accepts a type or a transaction, not both.
   package enum Subject: Hashable, Sendable {
@@ -82,8 +79,7 @@ package struct NotificationHistoryQuery: Hashable, Sendable {
   package var onlyFailures = false
 
   package init(startDate: Timestamp, endDate: Timestamp) {
-    self.startDate = startDate
-    self.endDate = endDate
+    (self.startDate, self.endDate) = (startDate, endDate)
   }
 
   // https://developer.apple.com/documentation/appstoreserverapi/notificationhistoryrequest

@@ -93,10 +93,8 @@ extension AppStoreServerAPI {
   }
 }
 
-/// Filters for a customer's transaction history.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/get-transaction-history. A revision
-/// is only valid for the query that it came from.
+/// Filters for a customer's transaction history, to which revisions are bound
+/// (https://developer.apple.com/documentation/appstoreserverapi/get-transaction-history).
 package struct TransactionHistoryQuery: Hashable, Sendable {
   /// Apple's `sort`, by date of the last change.
   package enum Order: String, CaseIterable, Sendable {
@@ -105,7 +103,6 @@ package struct TransactionHistoryQuery: Hashable, Sendable {
     case descending = "DESCENDING"
   }
 
-  /// Apple's `productType`.
   package enum ProductType: String, CaseIterable, Sendable {
     case autoRenewable = "AUTO_RENEWABLE"
     case nonRenewable = "NON_RENEWABLE"
@@ -147,16 +144,15 @@ package protocol ServerAPIPage: Hashable, Sendable {
   var hasMore: Bool { get }
 }
 
-/// A list of pages, each requested when the previous one has been processed.
+/// A list of pages, each requested when the previous one has been processed, from the environment
+/// that returned the first one.
 ///
-/// All pages are requested with the same query from the environment that returned the first one. An
-/// error ends the list; reading can resume from the last page's ``ServerAPIPage/next``.
+/// An error ends the list; reading can resume from the last page's ``ServerAPIPage/next``.
 package struct ServerAPIPages<Page: ServerAPIPage>: AsyncSequence, AsyncIteratorProtocol, Sendable {
   let endpoint: ServerAPIEndpoint
   var token: String?
   var environment: Environment?
-  /// Bounds a list that never ends: twenty times this number is more transactions than one Apple
-  /// account can sensibly have.
+  /// Bounds a list that never ends; twenty times more than one Apple account can sensibly have.
   var pageLimit = 10_000
   var count = 0
   var isAtEnd = false

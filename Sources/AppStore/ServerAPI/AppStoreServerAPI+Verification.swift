@@ -92,7 +92,6 @@ extension SignedPart {
   }
 }
 
-/// A response and the environment that sent it.
 package struct ServerAPIAnswer<Content: Sendable>: Sendable {
   package let environment: Environment
   package let content: Content
@@ -104,16 +103,13 @@ package struct ServerAPIAnswer<Content: Sendable>: Sendable {
   }
 }
 
-/// A signed part of a response, with the result of its verification; its description shows no
-/// signed content.
+/// A signed part of a response and its verdict; its description shows no signed content.
 package struct SignedPart<Value: Hashable & Sendable>: Hashable, Sendable, CustomStringConvertible {
   package let jws: String
   package let verdict: Result<Value, SignedDataError>
 
-  /// The verified value; nil if it was refused.
   package var value: Value? { try? verdict.get() }
 
-  /// The reason for a refusal; nil if it was verified.
   package var refusal: SignedDataError? {
     if case .failure(let refusal) = verdict { refusal } else { nil }
   }
@@ -124,8 +120,7 @@ package struct SignedPart<Value: Hashable & Sendable>: Hashable, Sendable, Custo
 package struct SubscriptionStatuses: Hashable, Sendable {
   package let groups: [Group]  // Unordered
 
-  /// One subscription group; it has several original transactions if a family member also shares
-  /// one.
+  /// One subscription group, with several original transactions if the family also shares one.
   package struct Group: Hashable, Sendable {
     package let identifier: String?
     package let lines: [Entry]  // Unordered
@@ -154,8 +149,7 @@ extension SubscriptionStatuses.Entry {
 package struct TransactionPage: ServerAPIPage {
   /// Changed transactions appear again, at the end.
   package let transactions: [SignedPart<SignedTransaction>]
-  /// Worth keeping for each original transaction: a later request with it returns only changes, in
-  /// a history in ascending order.
+  /// Worth keeping: in ascending order, a later request with it returns only changes.
   package let revision: String?
   package let hasMore: Bool
 
@@ -165,6 +159,6 @@ package struct TransactionPage: ServerAPIPage {
 }
 
 package struct OrderLookup: Hashable, Sendable {
-  package let status: OrderLookupStatus?
+  package let status: Int64?
   package let transactions: [SignedPart<SignedTransaction>]
 }

@@ -4,18 +4,8 @@ package import Logging
 package import Subscriptions
 
 /// A client for the [App Store Server
-/// API](https://developer.apple.com/documentation/appstoreserverapi).
+/// API](https://developer.apple.com/documentation/appstoreserverapi); see <doc:AskingTheServerAPI>.
 ///
-/// ```swift
-/// let api = AppStoreServerAPI(
-///   transport: transport, key: key, verifier: verifier, timeout: .seconds(30), logger: logger,
-///   now: now)
-/// let response = try await api.transactionInfo(id, of: "com.example.app")
-/// let transaction = response.content.value  // nil if its signature was refused
-/// for try await page in api.transactionHistoryPages(of: id.rawValue, in: "com.example.app") {
-///   evidence += page.content.evidence
-/// }
-/// ```
 /// Its only state are bearer tokens and request counts. Signed parts of responses are verified, and
 /// each carries its own result. Calls throw ``AppStoreServerAPIError``, or `CancellationError` if
 /// the task is cancelled.
@@ -35,7 +25,7 @@ package struct AppStoreServerAPI: Sendable {
 
   let verifier: SignedDataVerifier
   let now: @Sendable () -> Timestamp
-  private let addresses: ServerAPIAddresses
+  private let addresses: AppleURLs
   private let tokens: BearerTokens
   private let limits: ServerAPIRateLimits
   private let timeout: Duration
@@ -49,7 +39,7 @@ package struct AppStoreServerAPI: Sendable {
     of: Environment.allCases.map { [$0.rawValue] })
 
   package init(
-    transport: any AppStoreTransport, addresses: ServerAPIAddresses = .apple, key: ServerAPIKey,
+    transport: any AppStoreTransport, addresses: AppleURLs = .serverAPI, key: ServerAPIKey,
     verifier: SignedDataVerifier, timeout: Duration, patience: Duration = Self.patience,
     logger: Logger, now: @escaping @Sendable () -> Timestamp,
     sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
@@ -60,10 +50,7 @@ package struct AppStoreServerAPI: Sendable {
     self.addresses = addresses
     tokens = BearerTokens(key: key)
     limits = ServerAPIRateLimits(now: now, sleep: sleep)
-    self.verifier = verifier
-    self.timeout = timeout
-    self.patience = patience
-    self.now = now
+    (self.verifier, self.timeout, self.patience, self.now) = (verifier, timeout, patience, now)
   }
 
   func answer<Fields>(
@@ -206,15 +193,12 @@ package struct AppStoreServerAPI: Sendable {
 }
 
 extension AppStoreServerAPIError {
-  /// Whether the sandbox may know what production does not.
-  ///
-  /// Production responds 401 for an app that was never released; App Review and TestFlight then buy
-  /// in the sandbox.
+  /// Whether the sandbox may know what production does not, which responds 401 for an app that was
+  /// never released; App Review and TestFlight then buy in the sandbox.
   fileprivate var mayBeElsewhere: Bool {
     kind == .unauthorized || code.map(ServerAPIErrorCode.perhapsElsewhere.contains) == true
   }
 
-  /// The error to throw after the sandbox failed too.
   fileprivate func afterSandbox(_ sandbox: AppStoreServerAPIError) -> AppStoreServerAPIError {
     guard sandbox.mayBeElsewhere else { return sandbox }
     guard kind == .notFound, sandbox.kind == .notFound else {
@@ -273,8 +257,7 @@ struct ServerAPICall: Sendable {
     return items.isEmpty ? path : path + "?" + items.joined(separator: "&")
   }
 
-  /// The longest identifier sent: Apple's have about twenty digits, product IDs a hundred
-  /// characters.
+  /// The longest identifier sent: Apple's have twenty digits, product IDs a hundred characters.
   private static let longestIdentifier = 255
 
   /// Encodes everything except RFC 3986's unreserved characters.
@@ -303,15 +286,10 @@ package enum ServerAPIEndpoint: String, CaseIterable, Sendable {
   case testNotification = "Request a Test Notification"
   case testNotificationStatus = "Get Test Notification Status"
 
-  /// An app's hourly limit.
-  ///
-  /// Apple documents limits per second, enforced by the hour, and a tenth of them in the sandbox
-  /// (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
+  /// An app's hourly limit: a limit per second, enforced by the hour, and a tenth of it in the
+  /// sandbox (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
   func requestsPerHour(in environment: Environment) -> Int {
-    switch environment {
-    case .production: requestsPerSecond * 3600
-    case .sandbox: requestsPerSecond * 360
-    }
+    requestsPerSecond * (environment == .production ? 3600 : 360)
   }
 
   private var requestsPerSecond: Int {

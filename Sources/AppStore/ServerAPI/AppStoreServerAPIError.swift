@@ -1,9 +1,7 @@
 package import Subscriptions
 
-/// The reason why an App Store Server API call failed; it never affects entitlements, not even
-/// ``Kind/notFound``.
+/// The reason why a call failed; it never affects entitlements, not even ``Kind/notFound``.
 package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringConvertible {
-  /// Classifies errors by the reaction they require.
   package enum Kind: String, Sendable {
     case invalidRequest
     /// Apple has no such item, in this environment or in either.
@@ -13,9 +11,7 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
     /// Apple does not accept the key, or not for this app.
     case unauthorized
     case rateLimited
-    /// Apple reports an internal error.
     case unavailable
-    /// No complete response arrived.
     case unreachable
     /// The response is not as documented, or for another request.
     case unexpectedAnswer
@@ -29,11 +25,9 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
   package var environment: Environment?
   /// Nil without a response.
   package var httpStatus: Int?
-  /// Nil if Apple sent none.
   package var code: ServerAPIErrorCode?
   /// Apple's message, or that of the failure, on one line and without contents.
   package var message: String
-  /// Whether repeating the same request may help.
   package var isRetryable: Bool
   /// A retry before this time is useless.
   package var notBefore: Timestamp?
@@ -60,19 +54,19 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
       " (HTTP \(status)" + (code.map { ", code \($0.rawValue)" } ?? "") + ")"
     }
     let words = (message.isEmpty ? "" : ": \(message)") + (status ?? "") + "."
-    switch kind {
-    case .invalidRequest: return "Apple rejected the request \(call)\(words)"
-    case .notFound: return "Apple found nothing for \(call)\(words)"
-    case .forbidden: return "Apple does not allow \(call)\(words)"
-    case .unauthorized: return "Apple does not accept the key for \(call)\(words)" + Self.keyAdvice
+    return switch kind {
+    case .invalidRequest: "Apple rejected the request \(call)\(words)"
+    case .notFound: "Apple found nothing for \(call)\(words)"
+    case .forbidden: "Apple does not allow \(call)\(words)"
+    case .unauthorized: "Apple does not accept the key for \(call)\(words)" + Self.keyAdvice
     case .rateLimited:
-      let moment = notBefore.map { " Not before \($0)." } ?? ""
-      return "The request limit is reached for \(call)\(words)\(moment)"
-    case .unavailable: return "Apple is unavailable for \(call)\(words) Try again later."
-    case .unreachable: return "No response to \(call)\(words) Try again later."
-    case .unexpectedAnswer: return "Unusable response to \(call)\(words)"
+      "The request limit is reached for \(call)\(words)"
+        + (notBefore.map { " Not before \($0)." } ?? "")
+    case .unavailable: "Apple is unavailable for \(call)\(words) Try again later."
+    case .unreachable: "No response to \(call)\(words) Try again later."
+    case .unexpectedAnswer: "Unusable response to \(call)\(words)"
     case .misconfigured:
-      return "There is no App Store Server API at the address for \(call)\(words)"
+      "There is no App Store Server API at the address for \(call)\(words)"
         + " Check TENURE_APPSTORE_API_URL and TENURE_APPSTORE_SANDBOX_API_URL."
     }
   }
@@ -83,9 +77,7 @@ package struct AppStoreServerAPIError: Error, Hashable, Sendable, CustomStringCo
     " Check TENURE_APPSTORE_ISSUER_ID, TENURE_APPSTORE_KEY_ID and TENURE_APPSTORE_PRIVATE_KEY, "
     + "that the key is an In-App Purchase key of this app's team, and this machine's clock; "
     + "production also rejects apps that were never released."
-}
 
-extension AppStoreServerAPIError {
   private static let messageLimit = 300
 
   init(
@@ -133,9 +125,8 @@ extension AppStoreServerAPIError.Kind {
   }
 }
 
-/// The body of an error response.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/error-codes. A 401 has no such body.
+/// The body of an error response, except of a 401
+/// (https://developer.apple.com/documentation/appstoreserverapi/error-codes).
 package typealias ServerAPIErrorBody = JSONPayload<ServerAPIErrorBodyFields>
 
 package struct ServerAPIErrorBodyFields: JSONFields {
@@ -144,8 +135,7 @@ package struct ServerAPIErrorBodyFields: JSONFields {
   package static let schema = JSONSchema(Self())
 }
 
-/// Apple's `errorCode`: the HTTP status followed by four digits; codes that matter to callers have
-/// names.
+/// Apple's `errorCode`: the HTTP status and four digits; those that matter have names.
 package struct ServerAPIErrorCode: OpenEnumeration {
   package var rawValue: Int64
   package init(rawValue: Int64) { self.rawValue = rawValue }

@@ -4,29 +4,21 @@ package import Secrets
 import Subscriptions
 import Synchronization
 
-/// The bearer tokens of requests, one per app, reused for minutes.
-///
-/// See Apple's article "Generating JSON Web Tokens for API requests".
+/// The bearer tokens of requests, one per app, reused for minutes; see Apple's article "Generating
+/// JSON Web Tokens for API requests".
 final class BearerTokens: Sendable {
   /// Apple allows an hour; a shorter lifetime limits the damage of a leak.
   static let lifetime = Duration.minutes(5)
   /// A token closer to its expiry than this is replaced, because it has to arrive and be checked.
   static let margin = Duration.minutes(1)
 
-  private struct Token {
-    var text: String
-    var issuedAt: Timestamp
-  }
-
   private let key: ServerAPIKey
-  private let tokens = Mutex<[String: Token]>([:])
+  private let tokens = Mutex<[String: (text: String, issuedAt: Timestamp)]>([:])
 
-  init(key: ServerAPIKey) {
-    self.key = key
-  }
+  init(key: ServerAPIKey) { self.key = key }
 
-  /// A token for this app that stays valid for a while; one issued in the future is replaced,
-  /// because the clock was set back.
+  /// A token for this app that stays valid for a while; one from the future, issued before the
+  /// clock was set back, is replaced.
   func token(of bundleID: String, now: Timestamp) throws -> String {
     try tokens.withLock { tokens in
       if let token = tokens[bundleID], token.issuedAt <= now,
@@ -34,9 +26,9 @@ final class BearerTokens: Sendable {
       {
         return token.text
       }
-      let token = Token(text: try make(bundleID, now: now), issuedAt: now)
-      tokens[bundleID] = token
-      return token.text
+      let text = try make(bundleID, now: now)
+      tokens[bundleID] = (text, now)
+      return text
     }
   }
 
@@ -59,17 +51,14 @@ final class BearerTokens: Sendable {
   }
 }
 
-/// The developer's key for the App Store Server API.
-///
-/// Created in App Store Connect under Users and Access, Integrations, In-App Purchase.
+/// The developer's key for the App Store Server API, created in App Store Connect under Users and
+/// Access, Integrations, In-App Purchase.
 package struct ServerAPIKey: Sendable, CustomStringConvertible {
   package let issuerID: String
   package let keyID: String
   private let privateKey: Secret<P256.Signing.PrivateKey>
 
-  /// Errors never repeat the private key.
-  ///
-  /// - Parameter privateKey: The contents of the `.p8` file, a P-256 key in PEM format.
+  /// Takes the contents of the `.p8` file, a P-256 key in PEM format; errors never repeat it.
   package init(issuerID: String, keyID: String, privateKey: Secret<String>) throws {
     for (name, text) in [("issuer ID", issuerID), ("key ID", keyID)] {
       guard !text.isEmpty, !text.contains(where: \.isWhitespace) else {
@@ -82,8 +71,7 @@ package struct ServerAPIKey: Sendable, CustomStringConvertible {
         "the private key is not valid: use the .p8 file from App Store Connect, which begins "
           + "with -----BEGIN PRIVATE KEY-----")
     }
-    self.issuerID = issuerID
-    self.keyID = keyID
+    (self.issuerID, self.keyID) = (issuerID, keyID)
     self.privateKey = Secret(key)
   }
 

@@ -1,10 +1,8 @@
 import Subscriptions
 import Synchronization
 
-/// Apple's request limits per endpoint, environment and app.
-///
-/// Each process counts only its own requests. If several together exceed a limit, Apple's 429
-/// closes the endpoint for the time that it names.
+/// Apple's request limits per endpoint, environment and app; a process counts only its own
+/// requests, and Apple's 429 closes the endpoint for the time that it names.
 final class ServerAPIRateLimits: Sendable {
   struct Key: Hashable {
     var endpoint: ServerAPIEndpoint
@@ -23,12 +21,10 @@ final class ServerAPIRateLimits: Sendable {
     now: @escaping @Sendable () -> Timestamp,
     sleep: @escaping @Sendable (Duration) async throws -> Void
   ) {
-    self.now = now
-    self.sleep = sleep
+    (self.now, self.sleep) = (now, sleep)
   }
 
-  /// Waits for a turn; returns nil once it has come, or the earliest possible time if that is after
-  /// the deadline.
+  /// Waits for a turn and returns nil, or the earliest possible time if it is after the deadline.
   func turn(_ key: Key, deadline: Timestamp) async throws -> Timestamp? {
     let now = now()
     let turn = withBucket(key, now: now) { $0.take(now: now, deadline: deadline) }
@@ -57,10 +53,8 @@ final class ServerAPIRateLimits: Sendable {
   }
 }
 
-/// Spreads requests so that no hour exceeds the limit.
-///
-/// A minute's share may be sent at once; the rest of the hour's requests refill evenly. So no sixty
-/// minutes, whenever they begin, exceed the limit.
+/// Spreads requests so that no sixty minutes, whenever they begin, exceed the limit: a minute's
+/// share may be sent at once, and the rest of the hour's refill evenly.
 struct TokenBucket {
   enum Turn: Hashable {
     case now
@@ -97,9 +91,7 @@ struct TokenBucket {
     return moment > now ? .wait(until: moment) : .now
   }
 
-  mutating func close(until moment: Timestamp) {
-    closedUntil = max(moment, closedUntil ?? moment)
-  }
+  mutating func close(until moment: Timestamp) { closedUntil = max(moment, closedUntil ?? moment) }
 
   /// The end of Apple's closure; nil if requests are accepted.
   func closure(now: Timestamp) -> Timestamp? {

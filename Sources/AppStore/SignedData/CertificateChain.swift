@@ -32,13 +32,9 @@ struct CertificateChain {
     self.key = key
   }
 
-  /// Verifies that the chain leads to a trusted root and that Apple issued it for this purpose.
-  ///
-  /// - Parameter moment: The date at which all certificates must be valid.
-  /// - Returns: The period in which all of them are valid.
-  func verify(
-    at moment: Timestamp, roots: TrustedRoots
-  ) async throws(SignedDataFault) -> Validity {
+  /// Verifies that all certificates are valid at a moment, that the chain leads to a trusted root
+  /// and that Apple issued it for this purpose; returns the period in which all of them are valid.
+  func verify(at moment: Timestamp, roots: TrustedRoots) async throws(SignedDataFault) -> Validity {
     guard leaf.signsReceipts else {
       throw SignedDataFault(
         .missingLeafMarker, "was signed with a certificate that is not for signing receipts")
@@ -63,8 +59,7 @@ struct CertificateChain {
     guard case .validCertificate(let chain) = result, chain.count == 3,
       chain[1] == intermediate
     else {
-      throw SignedDataFault(
-        .untrustedChain, "has certificates that do not lead to a trusted root")
+      throw SignedDataFault(.untrustedChain, "has certificates that do not lead to a trusted root")
     }
     return try Validity(Array(chain))
   }
@@ -90,7 +85,6 @@ extension Certificate {
 /// The period in which all certificates of a chain are valid.
 struct Validity: Sendable {
   private let dates: ClosedRange<Timestamp>
-  /// The date at which the first of them expires.
   var end: Timestamp { dates.upperBound }
 
   init(_ certificates: [Certificate]) throws(SignedDataFault) {
@@ -109,8 +103,7 @@ struct Validity: Sendable {
 
   func check(_ moment: Timestamp) throws(SignedDataFault) {
     guard moment <= dates.upperBound else {
-      throw SignedDataFault(
-        .certificateExpired, "was signed with an expired certificate")
+      throw SignedDataFault(.certificateExpired, "was signed with an expired certificate")
     }
     guard moment >= dates.lowerBound else {
       throw SignedDataFault(
@@ -131,9 +124,9 @@ struct VerifiedChain: Sendable {
 
 /// Caches verified chains, of which few exist at a time.
 ///
-/// Verifying a chain costs eighteen times as much as verifying a payload, because Apple's
-/// authorities sign on P-384. The signature covers the header, and a chain is only added after one
-/// of its payloads was verified, so only Apple can add entries.
+/// Verifying a chain costs eighteen times as much as a payload, because Apple's authorities sign on
+/// P-384. Only Apple can add entries, because a chain is added after one of its payloads was
+/// verified.
 final class ChainCache: Sendable {
   /// Apple has been seen to use two chains at a time.
   static let capacity = 64
@@ -221,16 +214,14 @@ package struct TrustedRoots: Sendable {
     }
   }
 
-  /// From https://www.apple.com/certificateauthority/AppleRootCA-G3.cer, valid until 2039-04-30.
-  ///
-  /// SHA-256 of its DER:
-  /// `63343ABFB89A6A03EBB57E9B3F5FA7BE7C4F5C756F3017B3A8C488C3653E9179`, which a test compares.
+  /// From https://www.apple.com/certificateauthority/AppleRootCA-G3.cer, valid until 2039-04-30; a
+  /// test compares the SHA-256 of its DER,
+  /// `63343ABFB89A6A03EBB57E9B3F5FA7BE7C4F5C756F3017B3A8C488C3653E9179`.
   static let appleRootCAG3 = String(
     decoding: PackageResources.AppleRootCA_G3_pem, as: UTF8.self)
 
-  /// From https://www.apple.com/appleca/AppleIncRootCertificate.cer, valid until 2035-02-09.
-  ///
-  /// SHA-256 of its DER:
-  /// `b0b1730ecbc7ff4505142c49f1295e6eda6bcaed7e2c68c5be91b5a11001f024`, which a test compares.
+  /// From https://www.apple.com/appleca/AppleIncRootCertificate.cer, valid until 2035-02-09; a test
+  /// compares the SHA-256 of its DER,
+  /// `b0b1730ecbc7ff4505142c49f1295e6eda6bcaed7e2c68c5be91b5a11001f024`.
   static let appleRootCA = String(decoding: PackageResources.AppleRootCA_pem, as: UTF8.self)
 }

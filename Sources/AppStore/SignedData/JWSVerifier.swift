@@ -10,11 +10,9 @@ protocol SignedFields: JSONFields {
   static func environment(_ payload: Payload) -> SignedEnvironment?
 }
 
-/// Verifies signatures and their certificates: that data is Apple's, not that it is for this
-/// server.
+/// Verifies signatures and their certificates: that data is Apple's, not that it is for us.
 struct JWSVerifier: Sendable {
-  /// How far in the future a signing date may be: clocks set to a wrong time zone are hours off,
-  /// but not a day.
+  /// How far in the future a signing date may be: clocks in a wrong time zone are hours off.
   static let tolerance: Duration = .days(1)
 
   let roots: TrustedRoots
@@ -22,13 +20,11 @@ struct JWSVerifier: Sendable {
   let now: @Sendable () -> Timestamp
   let chains = ChainCache()
 
-  /// Verifies a JWS and returns its payload.
+  /// Verifies a JWS and returns its payload, dated `receivedAt` if it has no date.
   ///
   /// The signature is verified before the payload is read, and the chain as of the payload's date,
   /// so only the holder of the leaf's key can choose that date. A stolen expired key could be used
   /// for backdating; Apple's own verifier trusts the date as well.
-  ///
-  /// - Parameter receivedAt: Used if the payload has no date.
   func payload<Fields: SignedFields>(
     _ text: String, as type: Fields.Payload.Type, receivedAt: Timestamp
   ) async throws(SignedDataFault) -> Fields.Payload {
@@ -49,7 +45,6 @@ struct JWSVerifier: Sendable {
     }
   }
 
-  /// Verifies a JWS whose chain is not cached.
   private func payload<Fields: SignedFields>(
     _ jws: CompactJWS, as type: Fields.Payload.Type, receivedAt: Timestamp, now: Timestamp
   ) async throws(SignedDataFault) -> Fields.Payload {
@@ -90,8 +85,7 @@ struct JWSVerifier: Sendable {
     guard let signature = try? P256.Signing.ECDSASignature(rawRepresentation: bytes),
       key.isValidSignature(signature, for: hash.finalize())
     else {
-      throw SignedDataFault(
-        .wrongSignature, "has a signature that does not match its contents")
+      throw SignedDataFault(.wrongSignature, "has a signature that does not match its contents")
     }
   }
 
@@ -143,9 +137,8 @@ struct CompactJWS {
   let signature: ArraySlice<UInt8>
   private let bytes: [UInt8]
 
-  /// Splits the text at the first and the last dot.
-  ///
-  /// Further dots are detected when the payload is decoded, because they are not base64.
+  /// Splits the text at the first and the last dot; further ones are detected when the payload is
+  /// decoded, because they are not base64.
   init(_ text: String, headerLength: Int? = nil) throws(SignedDataFault) {
     guard text.utf8.count <= Self.longest else {
       throw SignedDataFault(.tooLarge, "is larger than \(Self.longest) bytes")
@@ -155,8 +148,7 @@ struct CompactJWS {
       let second = bytes.lastIndex(of: Self.dot), first < second
     else { throw Self.notThreeSegments }
     guard first <= Self.longestHeader else {
-      throw SignedDataFault(
-        .tooLarge, "has a header larger than \(Self.longestHeader) bytes")
+      throw SignedDataFault(.tooLarge, "has a header larger than \(Self.longestHeader) bytes")
     }
     payload = bytes[(first + 1)..<second]
     signature = bytes[(second + 1)...]
@@ -200,8 +192,7 @@ struct CompactJWS {
   }
 }
 
-/// The header's certificates, after checking its form; other members, above all keys and their
-/// URLs, are ignored.
+/// The header's certificates, after checking its form; other members, above all keys, are ignored.
 struct JWSHeader {
   private static let xcodeKeyID = "Apple_Xcode_Key"
   private static let certificateCount = 3
@@ -225,8 +216,7 @@ struct JWSHeader {
       throw SignedDataFault(.unsupportedAlgorithm, "is not signed with ES256")
     }
     guard json["crit"] == nil else {
-      throw SignedDataFault(
-        .criticalHeader, "has a header with unsupported critical extensions")
+      throw SignedDataFault(.criticalHeader, "has a header with unsupported critical extensions")
     }
     certificates = (json["x5c"]?.array ?? []).compactMap(\.string)
     guard needsCertificates else { return }

@@ -1,5 +1,4 @@
-/// The reason why data that claims to be signed by Apple is refused; it never has the contents, so
-/// it may be logged and returned to callers.
+/// The reason why data that claims to be signed by Apple is refused, without contents.
 package struct SignedDataError: Error, Hashable, Sendable, CustomStringConvertible {
   package enum Subject: String, Hashable, Sendable {
     case transaction = "signed transaction"
@@ -46,7 +45,6 @@ package struct SignedDataError: Error, Hashable, Sendable, CustomStringConvertib
 
   package let reason: Reason
   package let subject: Subject
-  /// Whether the refused data was part of a notification.
   package let isInNotification: Bool
   /// The end of the sentence, from its verb.
   private let clause: String
@@ -54,8 +52,7 @@ package struct SignedDataError: Error, Hashable, Sendable, CustomStringConvertib
   init(_ fault: SignedDataFault, of subject: Subject, isInNotification: Bool = false) {
     reason = fault.reason
     clause = fault.clause
-    self.subject = subject
-    self.isInNotification = isInNotification
+    (self.subject, self.isInNotification) = (subject, isInNotification)
   }
 
   package var description: String {
@@ -70,8 +67,7 @@ struct SignedDataFault: Error {
   let clause: String
 
   init(_ reason: SignedDataError.Reason, _ clause: String) {
-    self.reason = reason
-    self.clause = clause
+    (self.reason, self.clause) = (reason, clause)
   }
 
   static func missing(_ field: String) -> SignedDataFault {

@@ -1,14 +1,7 @@
 package import Subscriptions
 
-/// Verifies data signed by Apple, offline.
+/// Verifies data signed by Apple, offline; see <doc:VerifyingSignedData>.
 ///
-/// ```swift
-/// let verifier = SignedDataVerifier(apps: apps, now: now)
-/// switch await verifier.transaction(jws) {
-/// case .success(let transaction): record(transaction.evidence)
-/// case .failure(let refusal): reject(refusal.reason, "\(refusal)")
-/// }
-/// ```
 /// First the signature, date and certificates are checked, then the environment, the bundle ID and,
 /// in production, the app's Apple ID if it is configured.
 package struct SignedDataVerifier: Sendable {
@@ -16,19 +9,16 @@ package struct SignedDataVerifier: Sendable {
   private let apps: AppStoreApps
   private let now: @Sendable () -> Timestamp
 
-  /// - Parameter acceptsXcode: Whether unsigned data from Xcode, which anyone can make, is accepted
-  ///   as sandbox data.
+  /// - Parameter acceptsXcode: Whether Xcode's unsigned data, which anyone can make, is accepted.
   package init(
     roots: TrustedRoots = .apple, apps: AppStoreApps, acceptsXcode: Bool = false,
     now: @escaping @Sendable () -> Timestamp
   ) {
     signatures = JWSVerifier(roots: roots, acceptsXcode: acceptsXcode, now: now)
-    self.apps = apps
-    self.now = now
+    (self.apps, self.now) = (apps, now)
   }
 
-  /// The headers with certificates that signatures verified by this process had, and the next ones
-  /// are likely to have.
+  /// The headers of verified signatures, with their certificates, which the next ones often have.
   package var verifiedHeaders: [String] { signatures.chains.headers }
 
   package func transaction(_ jws: String) async -> Result<SignedTransaction, SignedDataError> {
@@ -58,9 +48,8 @@ package struct SignedDataVerifier: Sendable {
     }
   }
 
-  /// Verifies a notification and its separately signed parts.
-  ///
-  /// - Parameter receivedAt: Used for notifications without a date, as in 2022.
+  /// Verifies a notification, dated `receivedAt` if it has no date, as in 2022, and its separately
+  /// signed parts.
   package func notification(
     _ jws: String, receivedAt: Timestamp
   ) async -> Result<SignedNotification, SignedDataError> {

@@ -2,12 +2,14 @@ import JSONText
 package import Subscriptions
 import struct Foundation.UUID
 
+/// The billing plan of an annual commitment billed monthly.
+private let monthly = "MONTHLY"
+
 /// A verified transaction of a configured app, with all fields that the ledger requires.
 package struct SignedTransaction: Hashable, Sendable {
   package let payload: JWSTransactionDecodedPayload
   package let environment: Environment
   package let bundleID: String
-  /// The transaction as evidence of its signing date.
   package let record: TransactionRecord
   /// The original transaction that this one continues, if Apple names one.
   package let previousLine: OriginalTransactionKey?
@@ -16,9 +18,7 @@ package struct SignedTransaction: Hashable, Sendable {
   init(
     _ payload: JWSTransactionDecodedPayload, environment: Environment, bundleID: String
   ) throws(SignedDataFault) {
-    self.payload = payload
-    self.environment = environment
-    self.bundleID = bundleID
+    (self.payload, self.environment, self.bundleID) = (payload, environment, bundleID)
     record = try TransactionRecord(payload, environment: environment)
     let line = record.key.line
     let previous = try payload.number(\.previousOriginalTransactionID)
@@ -26,7 +26,6 @@ package struct SignedTransaction: Hashable, Sendable {
     previousLine = previous == line ? nil : previous
   }
 
-  /// The transaction, and its link to an earlier original transaction.
   package var evidence: [Evidence] { evidence(kind: .unknown) }
 
   /// The same, with the kind of charge for a transaction that does not name it.
@@ -38,8 +37,7 @@ package struct SignedTransaction: Hashable, Sendable {
   }
 }
 
-/// A verified renewal info, which names no app, so it only counts together with a transaction of
-/// the same original transaction.
+/// A verified renewal info, which only counts with a transaction, because it names no app.
 package struct SignedRenewalInfo: Hashable, Sendable {
   package let payload: JWSRenewalInfoDecodedPayload
   package let line: OriginalTransactionKey
@@ -49,15 +47,12 @@ package struct SignedRenewalInfo: Hashable, Sendable {
   private let expirationIntent: Int?
 
   /// Fails if a field is missing or unusable; the payload must be verified.
-  init(
-    _ payload: JWSRenewalInfoDecodedPayload, environment: Environment
-  ) throws(SignedDataFault) {
+  init(_ payload: JWSRenewalInfoDecodedPayload, environment: Environment) throws(SignedDataFault) {
     // A transaction also has the fields checked here, but says nothing about renewals.
     guard !payload.members.contains(where: { Self.otherFields.contains($0.key) }) else {
       throw SignedDataFault(.wrongType, "is another type of data signed by Apple")
     }
-    self.payload = payload
-    self.environment = environment
+    (self.payload, self.environment) = (payload, environment)
     line = OriginalTransactionKey(
       environment, OriginalTransactionID(try payload.requiredNumber(\.originalTransactionID)))
     signedDate = try payload.required(\.signedDate)
@@ -71,34 +66,27 @@ package struct SignedRenewalInfo: Hashable, Sendable {
 
   /// The renewal status as of the signing date.
   ///
-  /// The paid period ends at the later of two dates, because the given transaction may be old, for
-  /// example in a notification of its refund. Apple's `autoRenewStatus` says whether it renews: in
-  /// a commitment billed monthly it stays on while payments are due, whatever the customer has
-  /// chosen for the time after.
-  ///
-  /// - Parameter latest: The latest known transaction of the same original transaction.
+  /// The paid period ends at the later of two dates, because the latest known transaction may be
+  /// old, for example in a notification of its refund. `autoRenewStatus` stays on in a commitment
+  /// billed monthly while payments are due, whatever the customer has chosen for the time after.
   package func status(latest: TransactionRecord?) -> RenewalStatus {
     let sameOriginalTransaction = latest.flatMap { $0.key.line == line ? $0.expiresDate : nil }
-    let phase = RenewalPhase(
+    let phase = RenewalStatus.Phase.reported(
       gracePeriodExpiresDate: payload.gracePeriodExpiresDate,
-      isInBillingRetryPeriod: payload.isInBillingRetryPeriod,
-      hasEnding: expirationIntent != nil,
+      isInBillingRetryPeriod: payload.isInBillingRetryPeriod, hasEnding: expirationIntent != nil,
       paidUntil: [sameOriginalTransaction, payload.renewalDate].compactMap(\.self).max(),
       asOf: signedDate)
     return RenewalStatus(
-      asOf: signedDate, autoRenews: payload.autoRenewStatus.map { $0 == 1 }, phase: phase.phase,
+      asOf: signedDate, autoRenews: payload.autoRenewStatus.map { $0 == 1 }, phase: phase,
       autoRenewProductID: autoRenewProductID, expirationIntent: expirationIntent,
       appAccountToken: payload.appAccountToken.flatMap { UUID(uuidString: $0) },
-      isCommitment: payload.renewalBillingPlanType == .monthly || payload.commitmentInfo != nil)
+      isCommitment: payload.renewalBillingPlanType == monthly || payload.commitmentInfo != nil)
   }
 }
 
 extension TransactionRecord {
-  /// The transaction as evidence of its signing date; fails if a required field is missing or
-  /// unusable.
-  init(
-    _ payload: JWSTransactionDecodedPayload, environment: Environment
-  ) throws(SignedDataFault) {
+  /// The transaction as evidence of its signing date; fails without a usable required field.
+  init(_ payload: JWSTransactionDecodedPayload, environment: Environment) throws(SignedDataFault) {
     let original = try payload.requiredNumber(\.originalTransactionID)
     let transaction = try payload.requiredNumber(\.transactionID)
     let product = try payload.required(\.productID, payload.identifier(\.productID))
@@ -113,8 +101,7 @@ extension TransactionRecord {
       kind: payload.transactionReason?.kind ?? .unknown,
       purchaseDate: try payload.required(\.purchaseDate),
       originalPurchaseDate: payload.originalPurchaseDate, expiresDate: payload.expiresDate,
-      webOrderLineItemID: WebOrderLineItemID(
-        reported: try payload.number(\.webOrderLineItemID)),
+      webOrderLineItemID: WebOrderLineItemID(reported: try payload.number(\.webOrderLineItemID)),
       productType: type,
       subscriptionGroup: try payload.identifier(\.subscriptionGroupIdentifier),
       quantity: try payload.integer(\.quantity, in: 1...Int(Int32.max)) ?? 1,
@@ -123,13 +110,11 @@ extension TransactionRecord {
       periodType: payload.periodType,
       offerType: payload.reportedOfferType,
       offerID: try payload.identifier(\.offerIdentifier),
-      storefront: payload.storefront.flatMap { $0.wholeMatch(of: /[A-Z]{3}/) == nil ? nil : $0 },
+      storefront: payload.storefront.flatMap { $0.isThreeCapitals ? $0 : nil },
       isUpgraded: payload.isUpgraded ?? false, revocation: payload.revocation,
-      priceMilliunits: payload.price.flatMap {
-        ChargePrice.believable.contains($0) ? $0 : nil
-      },
+      priceMilliunits: payload.price.flatMap { ChargePrice.believable.contains($0) ? $0 : nil },
       currency: try payload.currencyCode(\.currency),
-      isCommitment: payload.billingPlanType == .monthly || payload.commitmentInfo != nil)
+      isCommitment: payload.billingPlanType == monthly || payload.commitmentInfo != nil)
   }
 }
 
@@ -188,10 +173,8 @@ extension ProductTypeName {
   }
 }
 
-// Checks the fields that enter the ledger.
-//
-// Apple documents all fields as optional; required ones are enforced here by name. A field that is
-// present but unusable is an error.
+// Checks the fields that enter the ledger. Apple documents all as optional; required ones are
+// enforced here by name, and one that is present but unusable is an error.
 extension JSONPayload {
   typealias Text = KeyPath<Fields, JSONField<String>>
 
@@ -242,26 +225,16 @@ extension JSONPayload {
   /// ISO 4217: three capital letters.
   func currencyCode(_ field: Text) throws(SignedDataFault) -> String? {
     guard let text = self[dynamicMember: field], !text.isEmpty else { return nil }
-    guard text.utf8.count == 3,
-      text.utf8.allSatisfy((UInt8(ascii: "A")...UInt8(ascii: "Z")).contains)
-    else { throw .unusable(Fields.schema.name(field), "is not a currency code") }
+    guard text.isThreeCapitals else {
+      throw .unusable(Fields.schema.name(field), "is not a currency code")
+    }
     return text
   }
 }
 
-/// Apple's data about a renewal that is due, in any of its formats.
-struct RenewalPhase {
-  var gracePeriodExpiresDate: Timestamp?
-  var isInBillingRetryPeriod: Bool?
-  /// Whether Apple reports that the subscription has ended or will: an expiration intent, or status
-  /// 21006 with auto-renew off.
-  var hasEnding: Bool
-  /// The end of the paid period, if known.
-  var paidUntil: Timestamp?
-  /// The date of Apple's response.
-  var asOf: Timestamp
-
-  /// The first matching row; nil if the end of the paid period is needed and unknown.
+extension RenewalStatus.Phase {
+  /// The first matching row of Apple's data about a renewal that is due, as of a response, in any of
+  /// its formats; nil if the end of the paid period is needed and unknown.
   ///
   /// | reported by Apple | phase |
   /// | --- | --- |
@@ -273,7 +246,12 @@ struct RenewalPhase {
   /// | anything else | undisturbed |
   ///
   /// 21006 alone is not trusted: it has been seen for hours between an expiry and its renewal.
-  var phase: RenewalStatus.Phase? {
+  ///
+  /// - Parameter hasEnding: Whether there is an expiration intent, or 21006 with auto-renew off.
+  static func reported(
+    gracePeriodExpiresDate: Timestamp?, isInBillingRetryPeriod: Bool?, hasEnding: Bool,
+    paidUntil: Timestamp?, asOf: Timestamp
+  ) -> Self? {
     // A grace period follows the period that could not be renewed; earlier ones were recovered.
     let grace = gracePeriodExpiresDate.flatMap { grace in
       paidUntil.map { grace > $0 } ?? true ? grace : nil
@@ -290,10 +268,8 @@ enum AppleIdentifier {
   static let longest = 255  // In bytes; the size of the columns for names
   static let longestNumber = 128  // In bytes; the size of the columns for Apple's numbers
 
-  /// The problem with a text, such as "is longer than 255 bytes"; nil if it can be an identifier.
-  ///
-  /// Identifiers must fit their column in `schema.sql` and contain no control characters, which
-  /// PostgreSQL or a terminal would not accept.
+  /// The problem with a text, such as "is longer than 255 bytes"; nil if it fits its column in
+  /// `schema.sql` and has no control characters, which PostgreSQL or a terminal would not accept.
   static func fault(of text: String, upTo limit: Int = longest) -> String? {
     if text.utf8.count > limit { return "is longer than \(limit) bytes" }
     let isPrintable = text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }

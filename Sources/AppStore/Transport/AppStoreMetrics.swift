@@ -7,7 +7,6 @@ struct AppleRequests: Sendable {
   let transport: any AppStoreTransport
   let metrics: AppleMetrics
   let logger: Logger
-  /// The text of the log lines.
   let message: String
 
   func send(

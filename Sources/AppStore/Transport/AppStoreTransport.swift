@@ -2,9 +2,8 @@ package import Subscriptions
 
 /// Sends requests to Apple; tests substitute this.
 package protocol AppStoreTransport: Sendable {
-  /// Sends a request and returns the complete response, whatever its HTTP status.
-  ///
-  /// Fails with ``AppStoreTransportError``, or `CancellationError` if the task is cancelled.
+  /// Returns the complete response, whatever its HTTP status; fails with
+  /// ``AppStoreTransportError``, or `CancellationError` if the task is cancelled.
   func send(_ request: AppStoreRequest) async throws -> AppStoreResponse
 }
 
@@ -13,13 +12,11 @@ package struct HTTPHeader: Hashable, Codable, Sendable {
   package var value: String
 
   package init(_ name: String, _ value: String) {
-    self.name = name
-    self.value = value
+    (self.name, self.value) = (name, value)
   }
 }
 
-/// A request to Apple; its description omits the body, which may contain a shared secret and a
-/// receipt.
+/// A request to Apple; its description omits the body, which may contain secrets.
 package struct AppStoreRequest: Sendable, CustomStringConvertible {
   package var method: String  // Such as `POST`
   package var url: String
@@ -47,9 +44,7 @@ package struct AppStoreResponse: Hashable, Sendable, CustomStringConvertible {
   package var body: [UInt8]
 
   package init(status: Int, headers: [HTTPHeader] = [], body: [UInt8]) {
-    self.status = status
-    self.headers = headers
-    self.body = body
+    (self.status, self.headers, self.body) = (status, headers, body)
   }
 
   /// The first header field with this name, compared case-insensitively.
@@ -60,9 +55,7 @@ package struct AppStoreResponse: Hashable, Sendable, CustomStringConvertible {
   package var description: String { "HTTP \(status) (\(body.count) bytes)" }
 }
 
-/// The reason why no complete response arrived.
-///
-/// It says nothing about a purchase.
+/// The reason why no complete response arrived, which says nothing about a purchase.
 package struct AppStoreTransportError: Error, CustomStringConvertible {
   package enum Kind: String, Sendable {
     case timedOut
@@ -72,7 +65,6 @@ package struct AppStoreTransportError: Error, CustomStringConvertible {
     case tlsFailed
     /// The connection was reset or closed before the response was complete.
     case connectionLost
-    /// The response exceeds the size limit.
     case answerTooLarge
     case invalidURL
     case other
@@ -81,13 +73,10 @@ package struct AppStoreTransportError: Error, CustomStringConvertible {
   package var kind: Kind
   /// The library's message; it names hosts and addresses, never contents.
   package var detail: String
-  /// The part of the response that arrived.
   package var partial: AppStoreResponse?
 
   package init(_ kind: Kind, detail: String, partial: AppStoreResponse? = nil) {
-    self.kind = kind
-    self.detail = detail
-    self.partial = partial
+    (self.kind, self.detail, self.partial) = (kind, detail, partial)
   }
 
   package var description: String {
@@ -104,12 +93,9 @@ package struct AppStoreTransportError: Error, CustomStringConvertible {
   }
 }
 
-/// A request to Apple and its outcome, as kept for audits.
-///
-/// The request's body is left out: the receipt is stored with its submission, and the shared secret
-/// nowhere.
+/// A request to Apple and its outcome, as kept for audits, without its body: the receipt is stored
+/// with its submission, and the shared secret nowhere.
 package struct Exchange: Hashable, Sendable {
-  /// The environment that received the request.
   package var endpoint: Environment
   package var url: String
   package var startedAt: Timestamp

@@ -8,15 +8,11 @@ package import Subscriptions
 import Tracing
 
 package struct HTTPClientTransport: AppStoreTransport {
-  /// Above the largest responses, which are several megabytes of history.
-  ///
-  /// Anything larger is an error or comes from another server.
+  /// Above the largest responses, several megabytes of history; larger ones are errors.
   package static let answerLimitBytes = 20 * 1024 * 1024
 
-  /// The maximum number of concurrent connections per host.
-  ///
-  /// Apple's sandbox sometimes takes minutes to respond; a few slow responses must not delay other
-  /// requests until their timeout.
+  /// The maximum number of concurrent connections per host; slow responses, for which the sandbox
+  /// takes minutes, must not delay other requests until their timeout.
   private static let connectionLimit = 64
 
   private let client: HTTPClient
@@ -24,14 +20,11 @@ package struct HTTPClientTransport: AppStoreTransport {
 
   /// The caller shuts down the client.
   package init(client: HTTPClient, answerLimitBytes: Int = Self.answerLimitBytes) {
-    self.client = client
-    self.answerLimitBytes = answerLimitBytes
+    (self.client, self.answerLimitBytes) = (client, answerLimitBytes)
   }
 
-  /// The configuration of clients for Apple.
-  ///
-  /// Redirects are not followed, because receipts and shared secrets must only reach the configured
-  /// host. A refused connection fails immediately; the worker retries later.
+  /// The configuration of clients for Apple, without redirects, because receipts and shared secrets
+  /// must only reach the configured host; a refused connection is left to the worker.
   package static var clientConfiguration: HTTPClient.Configuration {
     var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
     configuration.connectionPool.retryConnectionEstablishment = false
@@ -118,9 +111,7 @@ extension AppStoreTransportError {
     let detail = (error as? NIOConnectionError)?.summary ?? Self.message(of: error)
     self.init(kind, detail: detail, partial: partial)
   }
-}
 
-extension AppStoreTransportError {
   /// The system's message for an I/O error; NIO's always mentions a reset.
   fileprivate static func message(of error: any Error) -> String {
     guard let error = error as? IOError else { return "\(error)" }
@@ -153,16 +144,12 @@ extension AppStoreTransportError.Kind {
   }
 }
 
-/// Adds a span to each request.
-///
-/// The trace is not sent to Apple, and the span omits the request's path, which contains a
-/// customer's transaction ID.
+/// Adds a span to each request, without the path, which contains a customer's transaction ID, and
+/// without sending the trace to Apple.
 package struct TracedTransport: AppStoreTransport {
   private let transport: any AppStoreTransport
 
-  package init(_ transport: any AppStoreTransport) {
-    self.transport = transport
-  }
+  package init(_ transport: any AppStoreTransport) { self.transport = transport }
 
   package func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
     try await withSpan("Apple", ofKind: .client) { span in
@@ -177,19 +164,15 @@ package struct TracedTransport: AppStoreTransport {
   }
 }
 
-/// The `Retry-After` header, in the three forms that Apple's servers send.
-///
-/// HTTP defines seconds and a date (RFC 9110, section 10.2.3); the App Store Server API sends
-/// milliseconds since 1970
-/// (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
+/// The `Retry-After` header: seconds or a date (RFC 9110, section 10.2.3), or milliseconds since
+/// 1970 (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
 enum RetryAfter {
   /// An upper limit, in case a server sends a nonsensical value.
   static let longestWait = Duration.days(1)
   /// Read as seconds, this would be three thousand years; as milliseconds since 1970, it is 1973.
   private static let smallestInstant: Int64 = 100_000_000_000
 
-  /// The time before which no request should be sent; nil if the header is missing, unreadable or
-  /// in the past.
+  /// The time before which no request should be sent; nil without a readable one in the future.
   static func moment(_ header: String?, now: Timestamp) -> Timestamp? {
     guard let header, let asked = read(header, now: now), asked > now else { return nil }
     return min(asked, now + longestWait)
@@ -205,9 +188,7 @@ enum RetryAfter {
 }
 
 extension Timestamp {
-  /// Parses HTTP's preferred date format, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
-  ///
-  /// The two obsolete formats are not supported.
+  /// Parses HTTP's date format, such as `Sun, 06 Nov 1994 08:49:37 GMT`, not the obsolete two.
   package init?(httpDate text: some StringProtocol) {
     let fields = text.split(separator: " ")
     guard fields.count == 6, fields[5] == "GMT",

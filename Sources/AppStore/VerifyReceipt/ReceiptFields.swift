@@ -18,7 +18,6 @@ extension JSONValue {
     guard case .object = self else { throw JSONError("is not an object") }
   }
 
-  /// A string, or an integer as a string.
   func text(_ key: String) throws -> String? {
     switch self[key] {
     case nil, .null?: return nil
@@ -67,10 +66,8 @@ extension JSONValue {
     }
   }
 
-  /// A date from `…_ms`, the field itself or `…_formatted`, whichever is readable first.
-  ///
-  /// The field itself is a text such as `2019-08-20 04:28:57 Etc/GMT` or, for old receipts,
-  /// milliseconds since 1970.
+  /// A date from `…_ms`, the field itself (a text such as `2019-08-20 04:28:57 Etc/GMT`, in old
+  /// receipts milliseconds since 1970) or `…_formatted`, whichever is readable first.
   func moment(_ name: String) throws -> Timestamp? {
     var fault: UnreadableField?
     for key in [name + "_ms", name, name + "_formatted"] {
@@ -101,10 +98,9 @@ extension Timestamp {
   }
 }
 
-/// One purchase in a receipt: an entry of `in_app` or `latest_receipt_info`, an old receipt's
-/// `receipt`, or an attribute of a receipt that was verified offline.
-///
-/// https://developer.apple.com/documentation/appstorereceipts/responsebody/latest_receipt_info
+/// One purchase in a receipt: an entry of `in_app` or
+/// [latest_receipt_info](https://developer.apple.com/documentation/appstorereceipts/responsebody/latest_receipt_info),
+/// an old receipt's `receipt`, or an attribute of a receipt that was verified offline.
 package struct ReceiptItem: Hashable, Sendable {
   package let productID: String
   package let transactionID: String
@@ -130,10 +126,8 @@ package struct ReceiptItem: Hashable, Sendable {
   /// `bid`, only present in old receipts.
   var bundleID: String?
 
-  /// Fails if the product, the date or both IDs are missing.
-  ///
-  /// Trimmed payloads lack `transaction_id`; `ORIGINAL@PURCHASE_DATE_MS`, which identifies the
-  /// charge, is used instead.
+  /// Fails if the product, the date or both IDs are missing; for a `transaction_id`, which trimmed
+  /// payloads lack, `ORIGINAL@PURCHASE_DATE_MS` is used, which identifies the charge.
   init(_ fields: JSONValue) throws {
     guard let productID = try fields.identifier("product_id") else {
       throw UnreadableField("product_id", "is missing")
@@ -142,11 +136,9 @@ package struct ReceiptItem: Hashable, Sendable {
       throw UnreadableField("purchase_date", "is missing")
     }
     let transactionID = try fields.transactionIdentifier("transaction_id")
-    let original =
-      try fields.transactionIdentifier("original_transaction_id") ?? transactionID
+    let original = try fields.transactionIdentifier("original_transaction_id") ?? transactionID
     guard let original else { throw UnreadableField("transaction_id", "is missing") }
-    self.productID = productID
-    self.purchaseDate = purchaseDate
+    (self.productID, self.purchaseDate) = (productID, purchaseDate)
     self.originalTransactionID = original
     self.transactionID = transactionID ?? "\(original)@\(purchaseDate.milliseconds)"
     guard self.transactionID.utf8.count <= AppleIdentifier.longestNumber else {
@@ -170,8 +162,7 @@ package struct ReceiptItem: Hashable, Sendable {
     bundleID = try fields.identifier("bid")
   }
 
-  /// Fills missing fields from another entry for the same transaction, except the cancellation: its
-  /// absence from this list is information, too.
+  /// Fills missing fields from another entry, except the cancellation, whose absence says something.
   mutating func fill(from other: ReceiptItem) {
     webOrderLineItemID = webOrderLineItemID ?? other.webOrderLineItemID
     originalPurchaseDate = originalPurchaseDate ?? other.originalPurchaseDate
@@ -194,8 +185,7 @@ package struct ReceiptItem: Hashable, Sendable {
     cancellationDate = cancellationDate ?? other.cancellationDate
   }
 
-  /// Merges all entries of one list for one transaction; contradictory entries, which Apple has not
-  /// been seen to send, are ordered by their contents alone.
+  /// Merges all entries of one list for one transaction, contradictory ones by contents alone.
   static func joining(_ items: [ReceiptItem]) -> ReceiptItem? {
     let different = Set(items)
     guard different.count > 1 else { return items.first }
@@ -214,10 +204,9 @@ package struct ReceiptItem: Hashable, Sendable {
   }
 }
 
-/// The renewal of a subscription: an entry of `pending_renewal_info`, or an old response's top
-/// level.
-///
-/// https://developer.apple.com/documentation/appstorereceipts/responsebody/pending_renewal_info
+/// The renewal of a subscription: an old response's top level, or an entry of
+/// `pending_renewal_info`
+/// (https://developer.apple.com/documentation/appstorereceipts/responsebody/pending_renewal_info).
 struct PendingRenewal: Hashable, Sendable {
   let originalTransactionID: String?
   let productID: String?

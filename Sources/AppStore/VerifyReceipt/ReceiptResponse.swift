@@ -5,9 +5,7 @@ import Subscriptions
 enum ReceiptReading {
   case answer(ReceiptResponse)
   case verdict(ReceiptVerdict)
-}
 
-extension ReceiptReading {
   /// Reads an HTTP response; the content type is not checked, only named if the body can't be read.
   init(_ response: AppStoreResponse, url: String, answeredAt: Timestamp) {
     switch response.status {
@@ -20,9 +18,8 @@ extension ReceiptReading {
     case 300..<400, 401, 403, 404, 405, 407, 410:
       self = .verdict(
         .misconfigured(
-          ReceiptMisconfiguration(
-            reason: "\(url) returned HTTP \(response.status), which verifyReceipt never does: "
-              + "check the URL and any proxy.")))
+          reason: "\(url) returned HTTP \(response.status), which verifyReceipt never does: "
+            + "check the URL and any proxy."))
     default:
       let notBefore = RetryAfter.moment(response.header("Retry-After"), now: answeredAt)
       let meaning = response.status == 429 ? " (too many requests)" : ""
@@ -39,12 +36,10 @@ extension ReceiptReading {
     return switch error {
     case let fault as UnreadableField:
       "Apple's response has an unexpected JSON structure: \(fault)."
-    case _ where first == nil:
-      "Apple's response is empty."
+    case _ where first == nil: "Apple's response is empty."
     case _ where first != UInt8(ascii: "{"):
       "Apple returned \(response.contents) instead of a JSON object."
-    default:
-      "Apple's response is broken or incomplete JSON: \(response.contents)."
+    default: "Apple's response is broken or incomplete JSON: \(response.contents)."
     }
   }
 }
@@ -56,15 +51,13 @@ extension AppStoreResponse {
   }
 }
 
-/// Apple's verifyReceipt response, in either of its formats.
+/// Apple's verifyReceipt response, in either of its formats; the ``Exchange`` keeps all bytes.
 ///
-/// See https://developer.apple.com/documentation/appstorereceipts/responsebody. The ``Exchange``
-/// keeps all bytes, also of fields that are not read here.
+/// See https://developer.apple.com/documentation/appstorereceipts/responsebody.
 struct ReceiptResponse: Sendable {
   let status: Int
   /// `is-retryable`.
   let isRetryable: Bool?
-  /// Apple's name of the environment.
   let environment: String?
   /// Nil unless `status` means that the receipt is included.
   let contents: Contents?
@@ -77,7 +70,6 @@ struct ReceiptResponse: Sendable {
     /// The renewal at the top level of the response to an iOS 6 style receipt.
     let renewal: PendingRenewal?
     let renewalFault: String?
-    /// The cancellation at the top level.
     let cancellationDate: Timestamp?
     let cancellationReason: String?
   }
@@ -104,7 +96,6 @@ extension JSONValue {
     get throws { try integer("status", in: Int(Int32.min)...Int(Int32.max)) }
   }
 
-  /// A list; nil if it is missing or null.
   fileprivate func list<Element>(
     _ key: String, of read: (JSONValue) throws -> Element
   ) throws -> ResponseList<Element>? {
@@ -135,21 +126,18 @@ extension ReceiptResponse.Contents {
 
   /// The bundle IDs named in the response: one, except in tests.
   var bundleIDs: Set<String> {
-    let items =
-      (latestReceiptInfo?.elements ?? []) + (latestExpiredReceiptInfo?.elements ?? [])
+    let items = (latestReceiptInfo?.elements ?? []) + (latestExpiredReceiptInfo?.elements ?? [])
     return Set(receipts.elements.compactMap(\.bundleID) + items.compactMap(\.bundleID))
   }
 }
 
-/// The field `receipt`: an app receipt with its list `in_app` or, for iOS 6 style receipts, a
-/// single transaction.
+/// The field `receipt`: an app receipt with a list `in_app`, or in iOS 6 style a transaction.
 struct ReceiptBody: Sendable {
   /// `bundle_id` or `bid`; empty if one is empty and the other missing.
   let bundleID: String?
   let requestDate: Timestamp?
   let creationDate: Timestamp?
   let inApp: ResponseList<ReceiptItem>?
-  /// The receipt itself, if it is a transaction.
   let transaction: ReceiptItem?
   /// Why a receipt that looks like a transaction can't be read.
   let transactionFault: EntryFault?
@@ -173,8 +161,7 @@ struct ReceiptBody: Sendable {
   }
 }
 
-/// A list of which unreadable entries are set aside with the reason; Apple sends some lists with
-/// one entry as a single object.
+/// A list whose unreadable entries are set aside; Apple sends some of one entry as an object.
 struct ResponseList<Element: Sendable>: Sendable {
   private(set) var elements: [Element] = []
   private(set) var faults: [EntryFault] = []

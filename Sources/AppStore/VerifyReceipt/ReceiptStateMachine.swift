@@ -12,9 +12,7 @@ struct ReceiptStateMachine {
   private let secrets: [Secret<String>?]
 
   init(apps: AppStoreApps, namedBundleID: String?, logger: Logger) {
-    self.apps = apps
-    self.namedBundleID = namedBundleID
-    self.logger = logger
+    (self.apps, self.namedBundleID, self.logger) = (apps, namedBundleID, logger)
     secrets = apps.secrets(likeliest: namedBundleID)
     route = EndpointState(secretCount: secrets.count)
   }
@@ -44,10 +42,8 @@ struct ReceiptStateMachine {
       return verdict(on: contents, of: answer, exchange)
     case .elsewhere(let environment):
       return verdict(route.isReferred(to: environment), exchange, status)
-    case .wrongSecret:
-      return verdict(route.secretIsWrong(), exchange, status)
-    case .rejected(let reason):
-      return .rejected(rejection("\(reason) (status \(status)).", status))
+    case .wrongSecret: return verdict(route.secretIsWrong(), exchange, status)
+    case .rejected(let reason): return .rejected(rejection("\(reason) (status \(status)).", status))
     case .retry(let reason):
       return .retry(ReceiptRetry(reason: "\(reason) (status \(status)).", appleStatus: status))
     case .limitedRetry(let reason):
@@ -57,12 +53,10 @@ struct ReceiptStateMachine {
           reason: reason, appleStatus: status,
           limit: ReceiptRetry.Limit(status: status, rejection: rejection(reason, status))))
     case .misconfigured(let reason):
-      return .misconfigured(
-        ReceiptMisconfiguration(reason: "\(reason) (status \(status)).", appleStatus: status))
+      return .misconfigured(reason: "\(reason) (status \(status)).", appleStatus: status)
     }
   }
 
-  /// The verdict after a step of the route; nil to send another request.
   private func verdict(
     _ step: EndpointState.Step, _ exchange: Exchange, _ status: Int
   ) -> ReceiptVerdict? {
@@ -70,18 +64,15 @@ struct ReceiptStateMachine {
     case .ask: nil
     case .swapped:
       .misconfigured(
-        ReceiptMisconfiguration(
-          reason: "\(exchange.url) is configured for \(exchange.endpoint.rawValue) but refers "
-            + "\(exchange.endpoint.rawValue) receipts elsewhere: check the two URLs.",
-          appleStatus: status))
+        reason: "\(exchange.url) is configured for \(exchange.endpoint.rawValue) but refers "
+          + "\(exchange.endpoint.rawValue) receipts elsewhere: check the two URLs.",
+        appleStatus: status)
     case .contradiction:
       .retry(
         ReceiptRetry(
           reason: "Production and sandbox each refer the receipt to the other.",
           appleStatus: status))
-    case .noSecretFits:
-      .misconfigured(
-        ReceiptMisconfiguration(reason: secretFault(status: status), appleStatus: status))
+    case .noSecretFits: .misconfigured(reason: secretFault(status: status), appleStatus: status)
     }
   }
 
@@ -115,8 +106,7 @@ struct ReceiptStateMachine {
       return .rejected(
         ReceiptRejection(code: .wrongBundleID, reason: reason, appleStatus: answer.status))
     }
-    // Accepted without a password; with the app's own, the response may contain more, such as
-    // subscriptions.
+    // Accepted without a password; with the app's own, the response may contain subscriptions.
     if secret == nil, let own = secrets.firstIndex(of: app.sharedSecret), route.isTrying(own) {
       return nil
     }
@@ -147,8 +137,8 @@ struct ReceiptStateMachine {
 /// The route of a receipt through endpoints and secrets, without I/O.
 ///
 /// Production always comes first: App Review and TestFlight send sandbox receipts to production
-/// builds (https://developer.apple.com/documentation/appstorereceipts/verifyreceipt). Each secret
-/// is tried once per visit to an endpoint, and there are at most three visits, so every route ends.
+/// builds. Each secret is tried once per visit, of which there are at most three, so every route
+/// ends.
 struct EndpointState {
   private(set) var endpoint = Environment.production
   private(set) var secret = 0
@@ -161,19 +151,15 @@ struct EndpointState {
   static let visitLimit = 3
 
   enum Step: Hashable {
-    /// Send a request to `endpoint` with `secret`.
     case ask
     /// The environment refers to itself, so its URL must be the other's.
     case swapped
-    /// Each environment refers the receipt to the other.
     case contradiction
     case noSecretFits
   }
 
   /// `secretCount` is the number of distinct secrets, at least one, likeliest first.
-  init(secretCount: Int) {
-    self.secretCount = secretCount
-  }
+  init(secretCount: Int) { self.secretCount = secretCount }
 
   mutating func isReferred(to environment: Environment) -> Step {
     guard environment != endpoint else { return .swapped }

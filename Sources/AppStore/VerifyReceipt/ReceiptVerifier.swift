@@ -3,17 +3,11 @@ package import Logging
 package import Secrets
 package import Subscriptions
 
-/// Verifies receipts with Apple's verifyReceipt endpoint.
+/// Verifies receipts with Apple's verifyReceipt endpoint; see <doc:VerifyingReceipts>.
 ///
-/// ```swift
-/// let verifier = ReceiptVerifier(
-///   transport: transport, apps: apps, timeout: .seconds(30), logger: logger, now: now)
-/// let verification = await verifier.verify(receiptData, bundleID: "com.example.app")
-/// if case .verified(let receipt) = verification.verdict { record(receipt.evidence) }
-/// ```
 /// It is stateless and knows nothing of accounts. Logs contain no receipt, secret or token.
 package struct ReceiptVerifier: Sendable {
-  private let endpoints: VerifyReceiptEndpoints
+  private let endpoints: AppleURLs
   private let apps: AppStoreApps
   private let timeout: Duration
   private let logger: Logger
@@ -30,9 +24,8 @@ package struct ReceiptVerifier: Sendable {
 
   /// `timeout` applies to each request; a verification nearly always takes one or two.
   package init(
-    transport: any AppStoreTransport, endpoints: VerifyReceiptEndpoints = .apple,
-    apps: AppStoreApps, timeout: Duration, logger: Logger,
-    now: @escaping @Sendable () -> Timestamp
+    transport: any AppStoreTransport, endpoints: AppleURLs = .verifyReceipt,
+    apps: AppStoreApps, timeout: Duration, logger: Logger, now: @escaping @Sendable () -> Timestamp
   ) {
     requests = AppleRequests(
       transport: transport, metrics: AppleMetrics(api: "verify_receipt"), logger: logger,
@@ -44,8 +37,7 @@ package struct ReceiptVerifier: Sendable {
     self.now = now
   }
 
-  /// The worst case: each distinct secret at each visit to an endpoint, with a response at the last
-  /// moment.
+  /// The worst case: each distinct secret at each visit, with a response at the last moment.
   package var longestVerification: Duration {
     timeout * (EndpointState.visitLimit * apps.secrets(likeliest: nil).count)
   }
@@ -93,7 +85,7 @@ package struct ReceiptVerifier: Sendable {
       return (
         exchange,
         error.kind == .invalidURL
-          ? .misconfigured(ReceiptMisconfiguration(reason: error.description))
+          ? .misconfigured(reason: error.description)
           : .retry(ReceiptRetry(reason: error.description))
       )
     case .failure(let error):
@@ -108,14 +100,12 @@ package struct ReceiptVerifier: Sendable {
 }
 
 package struct VerifyReceiptRequest: Sendable, CustomStringConvertible {
-  /// The receipt in base64, as sent by the app.
   package var receiptData: String
   /// The shared secret; required for receipts with subscriptions.
   package var password: Secret<String>?
 
   package init(receiptData: String, password: Secret<String>?) {
-    self.receiptData = receiptData
-    self.password = password
+    (self.receiptData, self.password) = (receiptData, password)
   }
 
   /// The body including the secret; equal requests have equal bytes.
@@ -137,13 +127,12 @@ package struct ReceiptVerification: Sendable {
 package enum ReceiptVerdict: Hashable, Sendable {
   /// Verified by Apple; its records show whether it grants anything now.
   case verified(VerifiedReceipt)
-  /// Permanently rejected.
   case rejected(ReceiptRejection)
   /// Undecided; verify again later. Never a reason to revoke access.
   case retry(ReceiptRetry)
-  /// The configuration prevents verification; alert the operator, keep the receipt and revoke
-  /// nothing.
-  case misconfigured(ReceiptMisconfiguration)
+  /// Impossible by the configuration: alert the operator, keep the receipt and revoke nothing.
+  /// The reason is a sentence for the operator, without secrets.
+  case misconfigured(reason: String, appleStatus: Int? = nil)
 }
 
 package struct ReceiptRejection: Hashable, Sendable {
@@ -164,8 +153,8 @@ package struct ReceiptRetry: Hashable, Sendable {
   /// When to accept a status that may be Apple's error.
   ///
   /// Apple has returned 21002 for good receipts, once for a day (2023-02-07, SwiftyStoreKit issue
-  /// 687), and a paid receipt must survive that. Only responses with this status count, and many
-  /// are required over more than a day; other failures in between say nothing about the receipt.
+  /// 687), which a paid receipt must survive: only responses with this status count, and many are
+  /// required.
   package struct Limit: Hashable, Sendable {
     /// Verifications that must have ended with the status, including the current one.
     package static let attempts = 12
@@ -176,8 +165,7 @@ package struct ReceiptRetry: Hashable, Sendable {
     /// The verdict once the limit is reached.
     package var rejection: ReceiptRejection
 
-    /// Whether the verification that ended `now` reaches the limit, given Apple's earlier responses
-    /// about the receipt.
+    /// Whether the verification that ended `now` reaches the limit, given the earlier responses.
     package func isReached(
       after earlier: [(askedAt: Timestamp, answer: [UInt8])], now: Timestamp
     ) -> Bool {
@@ -195,26 +183,14 @@ package struct ReceiptRetry: Hashable, Sendable {
   package var limit: Limit?
 }
 
-/// An error in the configuration.
-package struct ReceiptMisconfiguration: Hashable, Sendable {
-  /// One sentence for the operator, without secrets.
-  package var reason: String
-  package var appleStatus: Int?
-}
-
-/// The meaning of each verifyReceipt `status`.
-///
-/// See https://developer.apple.com/documentation/appstorereceipts/status. A status concerns the
-/// receipt, Apple or the configuration; only the first kind may remove a receipt from the queue.
+/// The meaning of each verifyReceipt `status`, of which only some may remove a receipt from the
+/// queue (https://developer.apple.com/documentation/appstorereceipts/status).
 enum VerifyReceiptStatus: Hashable {
   /// The body contains the decoded receipt.
   case verified
-  /// The receipt belongs to the other environment.
   case elsewhere(Environment)
   case wrongSecret
-  /// Permanently rejected.
   case rejected(String)
-  /// Undecided.
   case retry(String)
   /// Usually the receipt's fault and sometimes Apple's; rejected after several attempts.
   case limitedRetry(String)

@@ -2,10 +2,8 @@ import Subscriptions
 
 import struct Foundation.UUID
 
-/// Merges all entries for a transaction into one record.
-///
-/// Current data takes precedence, field by field, over the receipt's own older data. The result
-/// depends only on the set of entries, not on their order or number.
+/// Merges all entries for a transaction into one record, in which current data takes precedence,
+/// field by field, over the receipt's own; their order and number don't matter.
 struct TransactionMerger {
   let environment: Environment
   let requestDate: Timestamp
@@ -25,22 +23,18 @@ struct TransactionMerger {
   }
 
   init(environment: Environment, requestDate: Timestamp) {
-    self.environment = environment
-    self.requestDate = requestDate
+    (self.environment, self.requestDate) = (environment, requestDate)
   }
 
-  /// Adds an entry of Apple's current data.
   mutating func add(current item: ReceiptItem) {
     entries[item.key(in: environment), default: Entries()].current.append(item)
   }
 
-  /// Adds an entry of a receipt created at `asOf`.
   mutating func add(archived item: ReceiptItem, asOf: Timestamp) {
     let key = item.key(in: environment)
-    var entry = entries.removeValue(forKey: key) ?? Entries()
-    entry.archived.append(item)
-    entry.archivedAsOf = max(entry.archivedAsOf ?? asOf, asOf)
-    entries[key] = entry
+    let latest = max(entries[key]?.archivedAsOf ?? asOf, asOf)
+    entries[key, default: Entries()].archived.append(item)
+    entries[key]?.archivedAsOf = latest
   }
 
   /// Sets aside transactions without an expiry whose product expires in other transactions: trimmed

@@ -1,9 +1,7 @@
 package import Subscriptions
 import struct Foundation.UUID
 
-/// A receipt verified by Apple, as evidence.
 package struct VerifiedReceipt: Hashable, Sendable {
-  /// The environment that verified it.
   package var environment: Environment
   package var bundleID: String
   /// 0, or 21006 for an old receipt of an expired subscription.
@@ -29,7 +27,6 @@ package struct VerifiedReceipt: Hashable, Sendable {
 }
 
 package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringConvertible {
-  /// Apple's name of the list.
   package var list: String
   /// The problem, without values.
   package var reason: String
@@ -43,10 +40,8 @@ package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringCon
       < (rhs.list, rhs.reason, rhs.purchaseDate?.milliseconds ?? .max)
   }
 
-  /// Whether the entry is a purchase newer than all that could be read.
-  ///
-  /// Without a date it only counts if nothing could be read: an old entry without a date stays in a
-  /// receipt forever and would cause endless verification.
+  /// Whether the entry is a purchase newer than all that could be read; without a date only if
+  /// there is none, because an old entry stays in a receipt and would cause endless verification.
   package func hidesPurchase(after newest: Timestamp?) -> Bool {
     guard !["pending_renewal_info", "top level"].contains(list) else { return false }
     guard let newest else { return true }
@@ -55,11 +50,8 @@ package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringCon
 }
 
 extension VerifiedReceipt {
-  /// Translates a response into evidence.
-  ///
-  /// Steps 1 and 2 of the rule "Which charges does a submission claim?": both lists are merged, and
-  /// each transaction appears once, by purchase date. `answeredAt` replaces a missing
-  /// `request_date`.
+  /// Translates a response into evidence: steps 1 and 2 of the rule "Which charges does a
+  /// submission claim?"; `answeredAt` replaces a missing `request_date`.
   init(
     _ contents: ReceiptResponse.Contents, status: Int, environment: Environment, bundleID: String,
     answeredAt: Timestamp
@@ -91,8 +83,7 @@ extension VerifiedReceipt {
 // The lists of a response, by the meaning of an absent entry.
 extension ReceiptResponse.Contents {
   /// Current transactions: `latest_receipt_info`, or an old response's
-  /// `latest_expired_receipt_info`; an old response also, or only, has the cancellation at its top
-  /// level.
+  /// `latest_expired_receipt_info`, which also, or only, has the cancellation at its top level.
   var currentItems: [ReceiptItem] {
     let listed = listedItems
     guard let cancellationDate else { return listed }
@@ -111,8 +102,7 @@ extension ReceiptResponse.Contents {
     (latestReceiptInfo?.elements ?? []) + (latestExpiredReceiptInfo?.elements ?? [])
   }
 
-  /// Renewals by `original_transaction_id`, of which one can have several entries; an old response
-  /// has the renewal of its only original transaction at the top level.
+  /// Renewals by `original_transaction_id`, of which an old response has one at the top level.
   var renewals: [String: [PendingRenewal]] {
     if let entries = pendingRenewalInfo?.elements, !entries.isEmpty {
       let named = entries.filter { $0.originalTransactionID != nil }
@@ -141,32 +131,21 @@ extension ReceiptResponse.Contents {
       ("top level", [renewalFault].compactMap { $0.map { EntryFault(reason: $0) } }),
     ]
     return lists.flatMap { list, faults in
-      faults.map {
-        UnreadableRecord(list: list, reason: $0.reason, purchaseDate: $0.purchaseDate)
-      }
+      faults.map { UnreadableRecord(list: list, reason: $0.reason, purchaseDate: $0.purchaseDate) }
     }
   }
 }
 
 extension ReceiptBody {
-  /// The transactions contained in the receipt when it was created.
-  var archivedItems: [ReceiptItem] {
-    (inApp?.elements ?? []) + [transaction].compactMap(\.self)
-  }
+  var archivedItems: [ReceiptItem] { (inApp?.elements ?? []) + [transaction].compactMap(\.self) }
 
-  /// The date of the receipt's own data: its creation date or, without one, that of its newest
-  /// transaction.
-  var archivedAsOf: Timestamp? {
-    creationDate ?? archivedItems.map(\.purchaseDate).max()
-  }
+  /// The date of the receipt's own data: its creation, or else that of its newest transaction.
+  var archivedAsOf: Timestamp? { creationDate ?? archivedItems.map(\.purchaseDate).max() }
 }
 
 extension TransactionRecord {
-  /// The entry as evidence of `asOf`, without kind of charge and price, which receipts lack;
-  /// `otherwise` applies if no cancellation is named.
-  init(
-    _ item: ReceiptItem, key: TransactionKey, asOf: Timestamp, otherwise: RevocationStatus
-  ) {
+  /// The entry as evidence of `asOf`; `otherwise` applies if no cancellation is named.
+  init(_ item: ReceiptItem, key: TransactionKey, asOf: Timestamp, otherwise: RevocationStatus) {
     self.init(
       key: key, asOf: asOf, purchaseDate: item.purchaseDate,
       originalPurchaseDate: item.originalPurchaseDate, expiresDate: item.expiresDate,
@@ -205,26 +184,22 @@ extension ReceiptItem {
 }
 
 extension RenewalStatus {
-  /// The renewal status of an original transaction whose latest transaction is `latest`.
-  ///
-  /// Of several entries, that of the latest transaction's product counts. `isExpired` means that
-  /// the response's status was 21006. Nil without entries.
-  init?(
-    _ entries: [PendingRenewal], latest: TransactionRecord?, asOf: Timestamp, isExpired: Bool
-  ) {
+  /// The renewal status of an original transaction, by the entry of the product of its `latest`
+  /// transaction; `isExpired` means status 21006; nil without entries.
+  init?(_ entries: [PendingRenewal], latest: TransactionRecord?, asOf: Timestamp, isExpired: Bool) {
     let product = latest?.key.productID.rawValue
     let entry = entries.max {
       let (left, right) = ($0.productID == product, $1.productID == product)
       return left == right ? $0.sortKey.lexicographicallyPrecedes($1.sortKey) : right
     }
     guard let entry else { return nil }
-    let phase = RenewalPhase(
+    let phase = Phase.reported(
       gracePeriodExpiresDate: entry.gracePeriodExpiresDate,
       isInBillingRetryPeriod: entry.isInBillingRetryPeriod,
       hasEnding: entry.expirationIntent != nil || (isExpired && entry.autoRenews == false),
       paidUntil: latest?.expiresDate, asOf: asOf)
     self.init(
-      asOf: asOf, autoRenews: entry.autoRenews, phase: phase.phase,
+      asOf: asOf, autoRenews: entry.autoRenews, phase: phase,
       autoRenewProductID: entry.autoRenewProductID.map { ProductID($0) },
       expirationIntent: entry.expirationIntent)
   }

@@ -221,9 +221,7 @@ extension Doctor {
         let remedy =
           "Download Apple's current root certificates from its PKI page and name their file in "
           + "TENURE_APPSTORE_ROOT_CERTIFICATES."
-        if end <= now {
-          return .fault(check, "\(subject) expired at \(end).", remedy: remedy)
-        }
+        if end <= now { return .fault(check, "\(subject) expired at \(end).", remedy: remedy) }
         if end - now < .days(90) {
           return .warning(check, "\(subject) expires at \(end).", remedy: remedy)
         }
@@ -264,9 +262,7 @@ final class DatedTransport: AppStoreTransport {
   private let transport: any AppStoreTransport
   private let last = Mutex<(skew: Duration, precision: Duration)?>(nil)
 
-  init(_ transport: any AppStoreTransport) {
-    self.transport = transport
-  }
+  init(_ transport: any AppStoreTransport) { self.transport = transport }
 
   /// The time by which Apple's clock was ahead at the last response, and its measurement error.
   var skew: (skew: Duration, precision: Duration)? { last.withLock(\.self) }

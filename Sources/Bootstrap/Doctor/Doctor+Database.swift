@@ -9,7 +9,6 @@ import Subscriptions
 
 /// Checks the database's connectivity, configuration and schema, and the backlog of work.
 extension Doctor {
-  /// The major versions that Tenure is tested with.
   private static let testedVersions = 15...18
   /// The age of due work from which it counts as late.
   private static let lateAfter: Duration = .minutes(5)
@@ -26,9 +25,7 @@ extension Doctor {
         var findings = try await examine(pool)
         let schema = try await schema(pool)
         findings += schema
-        if !schema.contains(where: { $0.verdict == .fault }) {
-          findings += try await work(pool)
-        }
+        if !schema.contains(where: { $0.verdict == .fault }) { findings += try await work(pool) }
         return findings
       } catch let error as PostgresError where error.sqlState == .insufficientPrivilege {
         return [

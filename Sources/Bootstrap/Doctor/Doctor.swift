@@ -5,10 +5,8 @@ package import Logging
 import Secrets
 import Subscriptions
 
-/// Checks everything that Tenure depends on and suggests fixes.
-///
-/// Read-only: it writes to no table, sends no event to the webhook, and queries Apple only for a
-/// transaction that does not exist.
+/// Checks everything that Tenure depends on and suggests fixes; writes to no table, sends no event,
+/// and queries Apple only for a transaction that does not exist.
 package struct Doctor: Sendable {
   let settings: Settings
   let logger: Logger
@@ -25,10 +23,8 @@ package struct Doctor: Sendable {
     return DoctorReport(findings: findings)
   }
 
-  /// - Parameters:
-  ///   - other: The owner of the clock.
-  ///   - skew: The time by which it is ahead of this machine's clock.
-  ///   - precision: The measurement error of `skew`.
+  /// Judges the time by which another clock is ahead of this machine's, measured within
+  /// `precision`.
   static func clockFinding(
     _ check: String, of other: String, skew: Duration, precision: Duration
   ) -> DoctorFinding {
@@ -82,17 +78,15 @@ struct DatabaseHost: Hashable, Sendable {
   /// The URI with only this host, and without `target_session_attrs`.
   let uri: Secret<String>
 
-  /// The hosts of a URI with several; empty for one host or a keyword/value string.
-  ///
-  /// https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
+  /// The hosts of a URI with several; empty for one host or a keyword/value string
+  /// (https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS).
   static func hosts(in secret: Secret<String>) -> [DatabaseHost] {
     let uri = secret.revealed
     guard let scheme = uri.range(of: "://") else { return [] }
     let rest = uri[scheme.upperBound...]
     let authority = rest.prefix { $0 != "/" && $0 != "?" }
     let hosts = authority[
-      (authority.lastIndex(of: "@").map(authority.index(after:))
-        ?? authority.startIndex)...]
+      (authority.lastIndex(of: "@").map(authority.index(after:)) ?? authority.startIndex)...]
     let names = hosts.split(separator: ",").map(String.init)
     guard names.count > 1 else { return [] }
     let before = uri[..<hosts.startIndex]

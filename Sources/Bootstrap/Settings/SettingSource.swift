@@ -13,7 +13,6 @@ package final class SettingSource: Sendable {
   private let file: Secret<EnvironmentVariablesProvider>?
   /// All names in the environment and the file.
   private let given: Set<String>
-  /// The names that were asked for.
   private let asked = Mutex<Set<String>>([])
 
   /// - Throws: ``SettingError`` if the file, of `NAME=value` lines, can't be read.
@@ -33,13 +32,11 @@ package final class SettingSource: Sendable {
         } else { nil }
     } catch {
       throw SettingError(
-        name: "--config",
-        fault: "\(file ?? "") can't be read as a file of NAME=value lines: \(error)")
+        "--config", "\(file ?? "") can't be read as a file of NAME=value lines: \(error)")
     }
   }
 
-  /// Names that begin with `TENURE_` and were never read, typically misspelled, each with the
-  /// nearest name that was read.
+  /// Names that begin with `TENURE_` and were never read, each with the nearest one that was.
   package var unread: [(name: String, nearest: String?)] {
     let names = asked.withLock(\.self)
     return given.filter { name in
@@ -57,7 +54,7 @@ package final class SettingSource: Sendable {
     asked.withLock { _ = $0.insert(name) }
     if let flag = flags.revealed[name] {
       guard !flag.isEmpty else {
-        throw SettingError(name: name, fault: "the option must not be empty")
+        throw SettingError(name, "the option must not be empty")
       }
       return flag
     }
@@ -74,7 +71,7 @@ package final class SettingSource: Sendable {
     let path = try read(name + "_FILE").flatMap { $0.isEmpty ? nil : $0 }
     guard let path else { return value }
     guard value == nil else {
-      throw SettingError(name: name, fault: "\(name)_FILE is set too: set only one of them")
+      throw SettingError(name, "\(name)_FILE is set too: set only one of them")
     }
     return try contents(of: path, for: name)
   }
@@ -90,15 +87,14 @@ package final class SettingSource: Sendable {
     let text = try Self.contents(of: path, for: name + "_FILE", expected)
       .trimmingCharacters(in: .whitespacesAndNewlines)
     guard !text.isEmpty else {
-      throw SettingError(name: name + "_FILE", fault: "\(path) is empty: must be \(expected)")
+      throw SettingError(name + "_FILE", "\(path) is empty: must be \(expected)")
     }
     return text
   }
 
-  /// The text of the file that a setting names.
   static func contents(of path: String, for name: String, _ expected: String) throws -> String {
     guard let data = FileManager.default.contents(atPath: path) else {
-      throw SettingError(name: name, fault: "\(path) can't be read: must be \(expected)")
+      throw SettingError(name, "\(path) can't be read: must be \(expected)")
     }
     return String(decoding: data, as: UTF8.self)
   }
@@ -168,7 +164,7 @@ package final class SettingSource: Sendable {
   ) throws -> Value? {
     guard let text = try string(name) else { return nil }
     guard let value = read(text) else {
-      throw SettingError(name: name, fault: "must be \(expected) (got \"\(text)\")")
+      throw SettingError(name, "must be \(expected) (got \"\(text)\")")
     }
     return value
   }
@@ -194,9 +190,8 @@ package struct SettingError: Error, CustomStringConvertible {
   /// The problem and the accepted values; never the value of a secret.
   package let fault: String
 
-  package init(name: String, fault: String) {
-    self.name = name
-    self.fault = fault
+  package init(_ name: String, _ fault: String) {
+    (self.name, self.fault) = (name, fault)
   }
 
   package var description: String { "\(name): \(fault)" }
@@ -208,7 +203,7 @@ package struct SettingError: Error, CustomStringConvertible {
     do {
       return try make()
     } catch {
-      throw SettingError(name: name, fault: "\(prefix)\(error)")
+      throw SettingError(name, "\(prefix)\(error)")
     }
   }
 }
@@ -234,21 +229,20 @@ extension SettingError {
   ) {
     switch (error as? IOError)?.errnoCode {
     case EADDRINUSE:
-      self.init(name: portName, fault: "\(port) is in use: set another port, or 0 for a free one")
+      self.init(portName, "\(port) is in use: set another port, or 0 for a free one")
     case EACCES:
-      self.init(name: portName, fault: "\(port) is reserved for the system: set a port above 1023")
+      self.init(portName, "\(port) is reserved for the system: set a port above 1023")
     case EADDRNOTAVAIL:
-      self.init(name: hostName, fault: "\(host) is not an address of this machine")
+      self.init(hostName, "\(host) is not an address of this machine")
     default:
       guard error is SocketAddressError else { return nil }
-      self.init(name: hostName, fault: "\(host) is not an address")
+      self.init(hostName, "\(host) is not an address")
     }
   }
 }
 
-/// A clock that a file sets, shared by several processes: its time in milliseconds since 1970.
-///
-/// It never runs backwards, and ignores a file that is incomplete.
+/// A clock that a file sets for several processes, in milliseconds since 1970; never runs
+/// backwards, and ignores a file that is incomplete.
 package final class ClockFile: Sendable {
   private let path: String
   private let last: Mutex<Timestamp>
@@ -257,8 +251,8 @@ package final class ClockFile: Sendable {
   package init(path: String) throws {
     guard let time = Self.read(path) else {
       throw SettingError(
-        name: "TENURE_CLOCK_FILE",
-        fault: "\(path) can't be read: must be a file with the milliseconds since 1970")
+        "TENURE_CLOCK_FILE",
+        "\(path) can't be read: must be a file with the milliseconds since 1970")
     }
     self.path = path
     last = Mutex(time)
@@ -286,7 +280,6 @@ extension String {
       .min { $0.1 < $1.1 }?.0
   }
 
-  /// The number of characters to insert, delete or replace.
   private func distance(to other: String) -> Int {
     let other = Array(other)
     var row = Array(0...other.count)

@@ -19,8 +19,8 @@ extension Settings {
   package func neededServerAPIKey() throws -> ServerAPIKey {
     guard let serverAPIKey else {
       throw SettingError(
-        name: Self.issuerID,
-        fault: "required, with \(Self.keyID) and \(Self.privateKey), to query the App Store Server "
+        Self.issuerID,
+        "required, with \(Self.keyID) and \(Self.privateKey), to query the App Store Server "
           + "API: create a key in App Store Connect (Users and Access, Integrations, In-App "
           + "Purchase)")
     }
@@ -36,8 +36,8 @@ extension Settings {
     guard missing.isEmpty, let issuerID = values[0], let keyID = values[1], let path = values[2]
     else {
       throw SettingError(
-        name: missing[0],
-        fault: "required because \(names.filter { !missing.contains($0) }[0]) is set: set all of "
+        missing[0],
+        "required because \(names.filter { !missing.contains($0) }[0]) is set: set all of "
           + names.joined(separator: ", ") + ", or none")
     }
     let key = try contents(ofPrivateKey: path)
@@ -56,8 +56,7 @@ extension Settings {
     guard !path.hasPrefix("-----BEGIN") else { return Secret(path) }
     guard let data = FileManager.default.contents(atPath: path) else {
       throw SettingError(
-        name: privateKey,
-        fault: "the file can't be read: must be the path of a .p8 file from App Store Connect")
+        privateKey, "the file can't be read: must be the path of a .p8 file from App Store Connect")
     }
     return Secret(String(decoding: data, as: UTF8.self))
   }
@@ -74,24 +73,19 @@ extension Settings {
     for (name, kind) in names where try source.flag(name) ?? false {
       guard hasKey else {
         throw SettingError(
-          name: name,
-          fault: "requires \(issuerID), \(keyID) and \(privateKey): set them, or turn it off")
+          name, "requires \(issuerID), \(keyID) and \(privateKey): set them, or turn it off")
       }
       writeBackKinds.insert(kind)
     }
     return writeBackKinds
   }
 
-  static func urls<Service>(
-    _ production: String, _ sandbox: String, _ source: SettingSource
-  ) throws -> AppleURLs<Service> {
-    let apple = AppleURLs<Service>.apple
-    let urls = (
-      production: try source.string(production) ?? apple.production,
-      sandbox: try source.string(sandbox) ?? apple.sandbox
-    )
+  static func urls(
+    _ apple: AppleURLs, _ production: String, _ sandbox: String, _ source: SettingSource
+  ) throws -> AppleURLs {
+    let urls = (try source.string(production), try source.string(sandbox))
     return try SettingError.naming("\(production) or \(sandbox)") {
-      try AppleURLs(production: urls.production, sandbox: urls.sandbox)
+      try apple.replaced(production: urls.0, sandbox: urls.1)
     }
   }
 }
@@ -117,18 +111,17 @@ extension Settings {
       url.fragment() == nil
     else {
       throw SettingError(
-        name: tracesEndpoint,
-        fault:
-          "must be a collector's URL such as http://127.0.0.1:4318, to which /v1/traces is added")
+        tracesEndpoint,
+        "must be a collector's URL such as http://127.0.0.1:4318, to which /v1/traces is added")
     }
     guard url.user() == nil, url.password() == nil else {
       // The value isn't repeated because it contains a secret.
       throw SettingError(
-        name: tracesEndpoint,
-        fault: "must not contain a user name or password: set credentials in \(tracesHeaders)")
+        tracesEndpoint,
+        "must not contain a user name or password: set credentials in \(tracesHeaders)")
     }
     let base = address.hasSuffix("/") ? String(address.dropLast()) : address
-    return (SpanExporter.Collector(url: base + "/v1/traces", headers: headers), ratio)
+    return ((base + "/v1/traces", headers), ratio)
   }
 
   /// Parses `name=value,name=value` with percent-encoded values, like OTEL_EXPORTER_OTLP_HEADERS.
@@ -142,8 +135,8 @@ extension Settings {
       else {
         // The value isn't repeated because it may contain a secret.
         throw SettingError(
-          name: tracesHeaders,
-          fault: "must be header fields as name=value,name=value, with percent-encoded values")
+          tracesHeaders,
+          "must be header fields as name=value,name=value, with percent-encoded values")
       }
       return (parts[0], Secret(value))
     }
@@ -155,9 +148,6 @@ extension Settings {
       || "!#$%&'*+-.^_`|~".contains(character)
   }
 
-}
-
-extension Settings {
   private static let webhookURL = "TENURE_WEBHOOK_URL"
   private static let webhookSecret = "TENURE_WEBHOOK_SECRET"
   private static let checkpointPlace = "TENURE_CHECKPOINTS"
@@ -171,7 +161,7 @@ extension Settings {
     guard let place = try source.secret(checkpointPlace) else { return nil }
     if place.revealed.hasPrefix("/") { return .file(place.revealed) }
     guard place.revealed.contains("://") else {
-      throw SettingError(name: checkpointPlace, fault: "must be an absolute path or a URL")
+      throw SettingError(checkpointPlace, "must be an absolute path or a URL")
     }
     return try receiver(checkpointPlace, of: source, url: place).map { .webhook($0) }
   }
@@ -184,14 +174,13 @@ extension Settings {
     guard let url else { return nil }
     guard let secrets else {
       throw SettingError(
-        name: webhookSecret,
-        fault: "required because \(webhookURL) is set: create one with `openssl rand -hex 32`")
+        webhookSecret,
+        "required because \(webhookURL) is set: create one with `openssl rand -hex 32`")
     }
     do {
       return try WebhookReceiver(url: url, secrets: secrets, allowsPrivateAddresses: allowsPrivate)
     } catch let fault as WebhookReceiver.Fault {
-      throw SettingError(
-        name: fault.isAboutSecrets ? webhookSecret : webhookURL, fault: fault.description)
+      throw SettingError(fault.isAboutSecrets ? webhookSecret : webhookURL, fault.description)
     }
   }
 }
@@ -210,30 +199,27 @@ extension Settings {
         let role = APIKeys.Role(rawValue: String(entry[entry.index(after: end)...])), role > .app
       else {
         throw SettingError(
-          name: "TENURE_ADMIN_PROXY_ROLES",
-          fault:
-            "must be GROUP:ROLE, comma-separated, with role support or admin (got \"\(entry)\")")
+          "TENURE_ADMIN_PROXY_ROLES",
+          "must be GROUP:ROLE, comma-separated, with role support or admin (got \"\(entry)\")")
       }
       return (String(entry[..<end]), role)
     }
     guard let addresses = try source.list("TENURE_ADMIN_PROXY_ADDRESSES") else { return nil }
     guard let secret, secret.revealed.utf8.count >= 16 else {
       throw SettingError(
-        name: "TENURE_ADMIN_PROXY_SECRET",
-        fault:
-          "required, with at least 16 characters, because TENURE_ADMIN_PROXY_ADDRESSES is set: the proxy "
+        "TENURE_ADMIN_PROXY_SECRET",
+        "required, with at least 16 characters, because TENURE_ADMIN_PROXY_ADDRESSES is set: the proxy "
           + "sends it as \(TrustedProxy.secretField)")
     }
     for address in addresses where (try? SocketAddress(ipAddress: address, port: 0)) == nil {
       throw SettingError(
-        name: "TENURE_ADMIN_PROXY_ADDRESSES",
-        fault: "must be IP addresses, comma-separated (got \"\(address)\")")
+        "TENURE_ADMIN_PROXY_ADDRESSES",
+        "must be IP addresses, comma-separated (got \"\(address)\")")
     }
     guard let roles, !roles.isEmpty else {
       throw SettingError(
-        name: "TENURE_ADMIN_PROXY_ROLES",
-        fault:
-          "required because TENURE_ADMIN_PROXY_ADDRESSES is set, such as support-team:support,ops:admin"
+        "TENURE_ADMIN_PROXY_ROLES",
+        "required because TENURE_ADMIN_PROXY_ADDRESSES is set, such as support-team:support,ops:admin"
       )
     }
     return TrustedProxy(

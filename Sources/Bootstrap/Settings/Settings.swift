@@ -9,7 +9,6 @@ package import Logging
 package import Secrets
 package import Subscriptions
 
-/// The validated settings of a program.
 package struct Settings: Sendable {
   /// Nil for a private PostgreSQL under ``dataDirectory``.
   package var databaseURL: Secret<String>?
@@ -31,17 +30,16 @@ package struct Settings: Sendable {
   /// Nil if workers serve no metrics.
   package var metricsPort: Int?
   package var apps: [AppStoreApp] = []
-  package var verifyReceipt = VerifyReceiptEndpoints.apple
+  package var verifyReceipt = AppleURLs.verifyReceipt
   package var appStoreTimeout: Duration = .milliseconds(10_000)
   /// Nil if the App Store Server API is not used.
   package var serverAPIKey: ServerAPIKey?
   /// The key's file; nil if the setting is the key itself.
   package var serverAPIKeyPath: String?
-  package var serverAPIAddresses = ServerAPIAddresses.apple
+  package var serverAPIAddresses = AppleURLs.serverAPI
   package var writeBackKinds: Set<WriteBack.Kind> = []
   /// The roots of Apple's signed data.
   package var trustedRoots = TrustedRoots.apple
-  /// The roots of app receipts.
   package var trustedReceiptRoots = TrustedRoots.appleReceipts
   /// Whether to accept transactions that Xcode signed; for development only.
   package var acceptsXcode = false
@@ -59,9 +57,8 @@ package struct Settings: Sendable {
   package var checkpoints = CheckpointKeeper.none
   /// Nil if tracing is off.
   package var traces: TraceSettings?
-  /// The maximum number of polls per hour, by default four fifths of Apple's rate limit.
-  ///
-  /// With 0, neither subscriptions nor Apple's notification history are queried.
+  /// The maximum number of polls per hour, by default four fifths of Apple's rate limit; with 0,
+  /// Apple's notification history is not queried either.
   package var pollsPerHour = 144_000
   package var logLevel = Logger.Level.info
   package var logFormat = LogFormat.text
@@ -81,9 +78,8 @@ package struct Settings: Sendable {
     case apiKeys, apps
   }
 
-  /// Reads all settings and reports all faults together.
-  ///
-  /// - Throws: ``SettingError``, or ``SettingErrors`` for more than one fault.
+  /// Reads all settings and reports all faults together: a ``SettingError``, or ``SettingErrors``
+  /// for more than one.
   package init(_ source: SettingSource, needing needs: [Need] = []) throws {
     var faults: [any Error] = []
     func read<Value>(_ value: () throws -> Value?) -> Value? {
@@ -127,11 +123,11 @@ package struct Settings: Sendable {
     apps = readApps ?? apps
     set(&verifyReceipt) {
       try Self.urls(
-        "TENURE_APPSTORE_VERIFY_RECEIPT_URL", "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL", source)
+        .verifyReceipt, "TENURE_APPSTORE_VERIFY_RECEIPT_URL",
+        "TENURE_APPSTORE_SANDBOX_VERIFY_RECEIPT_URL", source)
     }
     set(&appStoreTimeout) {
-      try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000)
-        .map { .milliseconds($0) }
+      try source.integer("TENURE_APPSTORE_TIMEOUT_MS", in: 100...600_000).map { .milliseconds($0) }
     }
     if let roots = read({ try Self.trustedRoots(source) }) {
       (trustedRoots, trustedReceiptRoots) = (roots, roots)
@@ -141,7 +137,8 @@ package struct Settings: Sendable {
     serverAPIKey = readServerAPIKey ?? nil
     set(&serverAPIKeyPath) { try Self.serverAPIKeyPath(source) }
     set(&serverAPIAddresses) {
-      try Self.urls("TENURE_APPSTORE_API_URL", "TENURE_APPSTORE_SANDBOX_API_URL", source)
+      try Self.urls(
+        .serverAPI, "TENURE_APPSTORE_API_URL", "TENURE_APPSTORE_SANDBOX_API_URL", source)
     }
     // An unreadable key is one fault, not one more per write-back.
     let hasKey = readServerAPIKey == nil || serverAPIKey != nil
@@ -182,7 +179,7 @@ package struct Settings: Sendable {
     // A fault is often a misspelled name: without it, the setting looks missing.
     if !faults.isEmpty {
       faults += misspelled.filter(\.isNear).map {
-        SettingError(name: $0.text, fault: "unknown setting")
+        SettingError($0.text, "unknown setting")
       }
     }
     if let first = faults.first { throw faults.count == 1 ? first : SettingErrors(all: faults) }
@@ -193,8 +190,8 @@ package struct Settings: Sendable {
     let name = "TENURE_API_KEYS"
     guard let text = try source?.secret(name) else {
       throw SettingError(
-        name: name,
-        fault: "required: no API keys are configured (name:role:secret, comma separated, role app, "
+        name,
+        "required: no API keys are configured (name:role:secret, comma separated, role app, "
           + "support or admin)")
     }
     return try SettingError.naming(name) { try APIKeys(parsing: text) }
@@ -203,8 +200,8 @@ package struct Settings: Sendable {
   package func appStoreApps() throws -> AppStoreApps {
     guard !apps.isEmpty else {
       throw SettingError(
-        name: "TENURE_BUNDLE_IDS",
-        fault: "required, unless TENURE_APPS is set: the bundle IDs of the apps to serve")
+        "TENURE_BUNDLE_IDS",
+        "required, unless TENURE_APPS is set: the bundle IDs of the apps to serve")
     }
     return try SettingError.naming(appsSetting) { try AppStoreApps(apps) }
   }
@@ -221,8 +218,7 @@ package struct Settings: Sendable {
     guard let text = try source.string(name) else { return nil }
     guard ["postgresql://", "postgres://"].contains(where: text.hasPrefix) || text.contains("=")
     else {
-      throw SettingError(
-        name: name, fault: "not a valid connection URI (postgresql://USER@HOST/DATABASE)")
+      throw SettingError(name, "not a valid connection URI (postgresql://USER@HOST/DATABASE)")
     }
     return Secret(text)
   }
@@ -232,8 +228,7 @@ package struct Settings: Sendable {
     let appleID = try source.integer("TENURE_APP_APPLE_ID", in: 1...Int.max)
     if let text = try source.string("TENURE_APPS") {
       if try source.string("TENURE_BUNDLE_IDS") != nil {
-        throw SettingError(
-          name: "TENURE_APPS", fault: "TENURE_BUNDLE_IDS is set too: set only one of them")
+        throw SettingError("TENURE_APPS", "TENURE_BUNDLE_IDS is set too: set only one of them")
       }
       return try text.split(separator: ",").enumerated().map { index, entry in
         // Errors don't repeat the entry: a secret may be in the wrong place.
@@ -242,14 +237,14 @@ package struct Settings: Sendable {
           .map { String($0).trimmingCharacters(in: .whitespaces) }
         guard parts.count == 3 else {
           throw SettingError(
-            name: "TENURE_APPS",
-            fault: "entry \(number) has \(parts.count) parts: must be "
+            "TENURE_APPS",
+            "entry \(number) has \(parts.count) parts: must be "
               + "bundle_id:apple_id:shared_secret, of which the last two may be empty")
         }
         guard parts[1].isEmpty || Int64(parts[1]) != nil else {
           throw SettingError(
-            name: "TENURE_APPS",
-            fault: "entry \(number): the Apple ID is not a number: must be the app's number in the "
+            "TENURE_APPS",
+            "entry \(number): the Apple ID is not a number: must be the app's number in the "
               + "App Store, or empty")
         }
         return try app(
@@ -293,7 +288,7 @@ package struct Settings: Sendable {
     case nil, ["all"]: return .all
     case ["none"]: return .none
     case let lowercased? where lowercased.contains("all") || lowercased.contains("none"):
-      throw SettingError(name: name, fault: "must be all, none, or account IDs")
+      throw SettingError(name, "must be all, none, or account IDs")
     default: return .accounts(Set((words ?? []).map(AccountID.init(_:))))
     }
   }

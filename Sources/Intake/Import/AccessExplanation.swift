@@ -69,7 +69,7 @@ package struct AccessExplanation: Sendable {
     if let revocation = latest.revocation {
       return (3, "\(transaction) was refunded on \(revocation.at).")
     }
-    if !terms.grantsAccess(in: latest.id.line.environment, to: account.id) {
+    if !terms.sandboxAccess.grants(latest.id.line.environment, to: account.id) {
       return (4, "\(transaction) is from the sandbox, which grants this account nothing.")
     }
     if let had, had.transactionID == latest.id.transactionID {

@@ -193,15 +193,15 @@ package struct NotificationIntake: IntakePart {
       }
       return try await postpone(
         stored, because: retry.reason, exchanges, notBefore: retry.notBefore, worker: worker)
-    case .misconfigured(let fault):
+    case .misconfigured(let reason, let status):
       logger.critical(
         "Apple rejects the configuration; notifications wait until it is fixed",
         metadata: [
-          "notification.id": "\(stored.id)", "problem": "\(fault.reason)",
-          "appstore.status": "\(fault.appleStatus.map(String.init) ?? "none")",
+          "notification.id": "\(stored.id)", "problem": "\(reason)",
+          "appstore.status": "\(status.map(String.init) ?? "none")",
         ])
       return try await postpone(
-        stored, because: fault.reason, exchanges, notBefore: nil, worker: worker)
+        stored, because: reason, exchanges, notBefore: nil, worker: worker)
     }
   }
 

@@ -301,9 +301,8 @@ extension StatusPoller {
         return try await passOver(job, because: limit.rejection.reason)
       }
       return .postponed(because: retry.reason, notBefore: retry.notBefore)
-    case .misconfigured(let fault):
-      return .failed(
-        because: fault.reason, notBefore: now() + Self.waitAfterMisconfiguration)
+    case .misconfigured(let reason, _):
+      return .failed(because: reason, notBefore: now() + Self.waitAfterMisconfiguration)
     }
   }
 

@@ -116,17 +116,16 @@ package struct SubmissionIntake: IntakePart {
         code: "apple_unavailable", detail: retry.reason, appleStatus: retry.appleStatus)
       return try await postpone(
         submission, payload, problem, exchanges, notBefore: retry.notBefore, worker: worker)
-    case .misconfigured(let fault):
+    case .misconfigured(let reason, let status):
       metrics.count(.misconfigured, of: payload)
       // Our fault, and the customer may well have paid, so nothing is rejected.
       logger.critical(
         "Apple rejects the configuration; submissions wait until it is fixed",
         metadata: [
-          "submission.id": "\(submission.id.text)", "problem": "\(fault.reason)",
-          "appstore.status": "\(fault.appleStatus.map(String.init) ?? "none")",
+          "submission.id": "\(submission.id.text)", "problem": "\(reason)",
+          "appstore.status": "\(status.map(String.init) ?? "none")",
         ])
-      let problem = SubmissionProblem(
-        code: "misconfigured", detail: fault.reason, appleStatus: fault.appleStatus)
+      let problem = SubmissionProblem(code: "misconfigured", detail: reason, appleStatus: status)
       return try await postpone(
         submission, payload, problem, exchanges, notBefore: nil, worker: worker)
     }

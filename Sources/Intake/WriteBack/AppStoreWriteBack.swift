@@ -214,7 +214,7 @@ extension DeliveryStatus {
     let isAccess =
       charge.type(in: terms.catalogue) != .consumable
       && terms.catalogue[charge.productID]?.entitlements.isEmpty == false
-      && terms.grantsAccess(in: charge.id.line.environment, to: accountID)
+      && terms.sandboxAccess.grants(charge.id.line.environment, to: accountID)
     self = deliveredAt != nil || isAccess ? .delivered : .undeliveredOther
   }
 }

@@ -106,7 +106,7 @@ struct OrderMatching: Sendable {
       let (charge, recorded) = original.charge(of: key)
     else { return nil }
     if let owner = recorded.decision.owner, let name = original.names[owner],
-      !terms.grantsAccess(in: charge.id.line.environment, to: name)
+      !terms.sandboxAccess.grants(charge.id.line.environment, to: name)
     {
       return nil
     }

@@ -311,7 +311,7 @@ extension SubmissionOutcome {
         found.insert(.appAccountTokenOfAnotherAccount)
       }
       if terms.catalogue[charge.productID] == nil { found.insert(.unknownProduct) }
-      if !terms.grantsAccess(in: key.line.environment, to: submission.accountID) {
+      if !terms.sandboxAccess.grants(key.line.environment, to: submission.accountID) {
         found.insert(.sandboxNotGranted)
       }
       // A notification may have given it to the account by its token before.

@@ -18,9 +18,7 @@ package struct JSONLogHandler: LogHandler {
     label: String, metadataProvider: Logger.MetadataProvider?,
     write: @escaping @Sendable (String) -> Void = { FileHandle.standardError.write(Data($0.utf8)) }
   ) {
-    self.label = label
-    self.metadataProvider = metadataProvider
-    self.write = write
+    (self.label, self.metadataProvider, self.write) = (label, metadataProvider, write)
   }
 
   package subscript(metadataKey key: String) -> Logger.Metadata.Value? {

@@ -3,9 +3,8 @@ package enum TenureVersion {
   package static let current = "1.0.0"
 }
 
-/// The name, type and labels of an exported metric.
-///
-/// Only these are exported, so neither libraries nor made-up label values can bloat Prometheus.
+/// An exported metric; nothing else is exported, so neither libraries nor made-up label values can
+/// bloat Prometheus.
 package struct MetricDeclaration: Hashable, Sendable {
   /// By its name in the exposition.
   package enum Kind: String, Sendable { case counter, gauge, histogram }
@@ -50,7 +49,6 @@ extension MetricDeclaration {
   private static let perRoute = [0.001, 0.005, 0.025, 0.1, 1, 10]
   /// Up to minutes, for calls to other servers; few, because there is a histogram for each job.
   private static let slow = [0.05, 0.25, 1, 5, 30, 120]
-  /// Up to days, for delays.
   private static let late = [
     0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 7_200, 28_800, 86_400, 259_200,
   ]
@@ -76,8 +74,7 @@ extension MetricDeclaration {
       "Duration of a round trip, including the wait for a connection", by: ["kind"]),
     .gauge(
       "tenure_database_connections",
-      "Connections to PostgreSQL: idle, busy, leased to a transaction, or connecting",
-      by: ["state"]
+      "Connections to PostgreSQL: idle, busy, leased to a transaction, or connecting", by: ["state"]
     ),
     .gauge("tenure_database_requests_in_flight", "Round trips in flight"),
     .gauge("tenure_database_requests_waiting", "Round trips waiting for a connection"),

@@ -1,10 +1,9 @@
 package import CoreMetrics
 import Synchronization
 
-/// Stores swift-metrics' counters, meters and timers, and writes them for Prometheus.
+/// Stores swift-metrics' counters, meters and timers, and writes the declared ones for Prometheus.
 ///
-/// Supports declared metrics with fixed buckets, in text format 0.0.4. Counting is an atomic
-/// addition; names and labels are looked up once, when a handle is created.
+/// Names and labels are looked up once, when a handle is created; counting is an atomic addition.
 package final class PrometheusRegistry: Sendable {
   /// The maximum number of series per metric; all routes, methods and status classes are fewer.
   static let seriesLimit = 4000
@@ -62,10 +61,8 @@ package final class PrometheusRegistry: Sendable {
 
   // MARK: Reading
 
-  /// The metrics in Prometheus' text format.
-  ///
-  /// - Parameter withReadings: Whether to include the values read from the database; false if the
-  ///   read failed, because old values would be wrong.
+  /// The metrics in Prometheus' text format, with the values read from the database unless the read
+  /// failed, because old ones would be wrong.
   package func exposition(withReadings: Bool = true) -> String {
     let series = state.withLock(\.series)
     var writer = ExpositionWriter()
@@ -121,9 +118,8 @@ extension MetricDeclaration {
   }
 }
 
-/// Writes metrics in Prometheus' text format, version 0.0.4.
-///
-/// https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
+/// Writes Prometheus' text format, version 0.0.4
+/// (https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format).
 struct ExpositionWriter {
   private(set) var text = ""
 
@@ -187,13 +183,9 @@ final class PrometheusCounter: CounterHandler {
 
   var value: Int64 { count.load(ordering: .relaxed) }
 
-  func increment(by amount: Int64) {
-    count.wrappingAdd(amount, ordering: .relaxed)
-  }
+  func increment(by amount: Int64) { count.wrappingAdd(amount, ordering: .relaxed) }
 
-  func reset() {
-    count.store(0, ordering: .relaxed)
-  }
+  func reset() { count.store(0, ordering: .relaxed) }
 }
 
 final class PrometheusGauge: MeterHandler, RecorderHandler {
@@ -242,9 +234,8 @@ final class PrometheusHistogram: TimerHandler {
     nanoseconds.wrappingAdd(duration, ordering: .relaxed)
   }
 
-  /// The number of durations up to each bound, with the total last, and the sum of all durations.
-  ///
-  /// The total is the sum of the buckets, so that the two always agree.
+  /// The number of durations up to each bound, with the total last, which is the sum of the buckets
+  /// so that the two always agree, and the sum of all durations.
   var snapshot: (cumulativeCounts: [Int64], seconds: Double) {
     var sum: Int64 = 0
     let counts = (0...boundsInNanoseconds.count).map { place in

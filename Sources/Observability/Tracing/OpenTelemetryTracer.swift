@@ -2,10 +2,8 @@ package import Instrumentation
 package import Logging
 package import Tracing
 
-/// A tracer for an OpenTelemetry collector that continues the caller's trace if there is one.
-///
-/// The ID of a trace that begins here determines whether it is recorded, so that all programs
-/// agree. For other traces, the caller decides.
+/// A tracer for an OpenTelemetry collector that continues the caller's trace, recorded if the
+/// caller says so; otherwise the new trace's ID determines it, so that all programs agree.
 package struct OpenTelemetryTracer: Tracer {
   private let buffer: SpanBuffer
   /// Trace IDs below this are recorded.
@@ -40,9 +38,7 @@ package struct OpenTelemetryTracer: Tracer {
     return RecordedSpan(span, context: context, buffer: buffer)
   }
 
-  func records(_ trace: TraceContext.TraceID) -> Bool {
-    threshold == .max || trace.low < threshold
-  }
+  func records(_ trace: TraceContext.TraceID) -> Bool { threshold == .max || trace.low < threshold }
 
   /// Does nothing; the exporter sends spans on its own schedule.
   package func forceFlush() {}
@@ -67,9 +63,7 @@ package struct OpenTelemetryTracer: Tracer {
     injector.inject(place.traceparent, forKey: Self.parentField, into: &carrier)
     if let state = place.state { injector.inject(state, forKey: Self.stateField, into: &carrier) }
   }
-}
 
-extension OpenTelemetryTracer {
   package static let metadataProvider = Logger.MetadataProvider {
     guard let place = InstrumentationContext.current?.traceContext else { return [:] }
     return ["trace_id": "\(place.trace)", "span_id": "\(place.span.hexadecimal)"]
@@ -79,9 +73,11 @@ extension OpenTelemetryTracer {
 /// The position in a trace, as sent in W3C Trace Context headers.
 package struct TraceContext: Hashable, Sendable {
   /// The 128 bits shared by all spans of a trace.
-  package struct TraceID: Hashable, Sendable {
+  package struct TraceID: Hashable, Sendable, CustomStringConvertible {
     var high: UInt64
     var low: UInt64
+
+    package var description: String { high.hexadecimal + low.hexadecimal }
   }
 
   var trace: TraceID
@@ -120,10 +116,6 @@ extension TraceContext {
     guard digits.allSatisfy("0123456789abcdef".utf8.contains) else { return nil }
     return UInt64(String(decoding: digits, as: UTF8.self), radix: 16)
   }
-}
-
-extension TraceContext.TraceID: CustomStringConvertible {
-  package var description: String { high.hexadecimal + low.hexadecimal }
 }
 
 extension UInt64 {

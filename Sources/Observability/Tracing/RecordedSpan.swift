@@ -16,8 +16,7 @@ package final class RecordedSpan: Span {
   private let state: Mutex<State>
 
   init(_ span: FinishedSpan, context: InstrumentationContext, buffer: SpanBuffer) {
-    self.context = context
-    self.buffer = buffer
+    (self.context, self.buffer) = (context, buffer)
     isSampled = span.context.isSampled
     state = Mutex(State(span: span))
   }
@@ -38,9 +37,8 @@ package final class RecordedSpan: Span {
   package func addEvent(_ event: SpanEvent) { change { $0.events.append(event) } }
   package func addLink(_ link: SpanLink) { change { $0.links.append(link) } }
 
-  /// Records the error's type only.
-  ///
-  /// Its message may be personal data, and spans leave the system; the log has it, by trace ID.
+  /// Records the error's type only: its message may be personal data, and spans leave the system;
+  /// the log has it, by trace ID.
   package func recordError<Instant: TracerInstant>(
     _ error: any Error, attributes: SpanAttributes, at instant: @autoclosure () -> Instant
   ) {
@@ -87,13 +85,9 @@ struct FinishedSpan: Sendable {
   var events: [SpanEvent] = []
   var links: [SpanLink] = []
   var status: SpanStatus?
-}
 
-extension FinishedSpan {
-  /// The body of a request to `/v1/traces`, in the JSON encoding of OTLP 1.
-  ///
-  /// IDs are hexadecimal and 64-bit numbers are strings:
-  /// https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding
+  /// The body of a request to `/v1/traces`, in the JSON encoding of OTLP 1: IDs are hexadecimal,
+  /// and 64-bit numbers strings (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding).
   static func body(of spans: [FinishedSpan], from resource: [(String, String)]) -> [UInt8] {
     var json = JSONWriter(capacity: 1024 * (spans.count + 1))
     json.object { json in

@@ -8,21 +8,11 @@ package import Secrets
 import ServiceLifecycle
 import Synchronization
 
-/// Sends spans to a collector in batches, as OTLP over HTTP.
-///
-/// If the collector is unavailable, a bounded number of spans is kept and sent later.
+/// Sends spans to a collector in batches, as OTLP over HTTP; keeps a bounded number while it is
+/// unavailable.
 package struct SpanExporter: Service {
-  package struct Collector: Sendable {
-    /// The full URL, such as `http://127.0.0.1:4318/v1/traces`.
-    package var url: String
-    /// Header fields sent with every request, for authentication.
-    package var headers: [(name: String, value: Secret<String>)]
-
-    package init(url: String, headers: [(name: String, value: Secret<String>)] = []) {
-      self.url = url
-      self.headers = headers
-    }
-  }
+  /// The full URL, such as `http://127.0.0.1:4318/v1/traces`, and fields sent with every request.
+  package typealias Collector = (url: String, headers: [(name: String, value: Secret<String>)])
 
   /// The defaults of OpenTelemetry's batch processor.
   private static let batch = 512
@@ -40,8 +30,7 @@ package struct SpanExporter: Service {
   package init(
     to collector: Collector, from program: String, interval: Duration = .seconds(5), logger: Logger
   ) {
-    self.collector = collector
-    self.interval = interval
+    (self.collector, self.interval) = (collector, interval)
     resource = [
       ("service.name", "tenure"), ("service.instance.id", UUID().text),
       ("tenure.program", program),

@@ -6,8 +6,7 @@ import Secrets
 /// One connection to a server, driven by the loop: requests go out in a pipeline, and results
 /// arrive in the same order.
 ///
-/// A class on the loop's actor rather than a separate actor, so that a request costs one
-/// hand-over and one resumption without further hops.
+/// No actor of its own, so that a request costs one hand-over and one resumption.
 @PostgresLoop
 final class Backend: EventSource {
   enum Step {
@@ -36,7 +35,6 @@ final class Backend: EventSource {
   var headSince = ContinuousClock.now
   var isCancelling = false
   var lastCancellation: ContinuousClock.Instant?
-  /// A script that uses the connection outside of the pipeline.
   var exclusive: ExclusiveUse?
   private var wantsWriting = false
   private var isListedForFlush = false
@@ -73,16 +71,14 @@ final class Backend: EventSource {
     }
   }
 
-  func closeAsLost() {
-    close(PostgresError(.connectionLost, handle.errorMessage))
-  }
+  func closeAsLost() { close(PostgresError(.connectionLost, handle.errorMessage)) }
 
-  func ready(_ readiness: Readiness) {
-    if readiness.contains(.writing) { flush() }
+  func ready(toRead: Bool, toWrite: Bool) {
+    if toWrite { flush() }
     guard !isClosed else { return }
     if let exclusive {
       exclusive.ready()
-    } else if readiness.contains(.reading) {
+    } else if toRead {
       read()
     }
   }
@@ -143,8 +139,8 @@ extension Backend {
 
   /// Reads data that OpenSSL may have buffered while the socket shows none.
   ///
-  /// libpq reads at least 8 KB per call and a record has at most 16 KB, so the two extra calls in
-  /// ``read()`` nearly always suffice. Calling this at each sweep covers the rest.
+  /// A call of libpq's reads 8 KB or more and a record has at most 16 KB, so the two extra calls in
+  /// ``read()`` nearly always suffice; calling this at each sweep covers the rest.
   func lookBehindTLS() {
     guard !isClosed, handle.usesTLS else { return }
     if let exclusive { exclusive.wake() } else { read() }
@@ -195,9 +191,8 @@ extension Backend {
     }
   }
 
-  /// Handles an error after all statements have succeeded.
-  ///
-  /// The implicit commit failed, for example on a deferred constraint, or the server is stopping.
+  /// Handles an error after all statements have succeeded: the implicit commit failed, for example
+  /// on a deferred constraint, or the server is stopping.
   private func takeAtSync(_ result: ResultHandle, _ request: Request) {
     guard let error = result.serverError else { return unexpected(request) }
     guard error.isFatal else { return request.fail(error, at: request.statements.count - 1) }
@@ -255,9 +250,7 @@ extension Backend {
     guard request.session == nil, !request.isRepeated, !request.isAnswered else { return false }
     return isVictim || failure.isStalePlan
   }
-}
 
-extension Backend {
   /// Puts a request into the pipeline; it is sent at the end of the loop's turn.
   func send(_ request: Request) {
     guard !isClosed else {
@@ -297,9 +290,8 @@ extension Backend {
     closeAsLost()
   }
 
-  /// Frees evicted statements' plans, each by its own request, so that nothing depends on it.
-  ///
-  /// Not during a transaction, where it could fail with the other statements.
+  /// Frees evicted statements' plans, each by its own request, so that nothing depends on it; not
+  /// during a transaction, where it could fail with the other statements.
   func deallocateEvicted() {
     for name in statements.takeEvicted() {
       let request = Request(
@@ -314,13 +306,11 @@ extension Backend {
   }
 }
 
-/// Makes connections without blocking the loop or the cooperative pool.
+/// Makes connections, each by libpq's blocking call on a thread of its own.
 ///
-/// Each attempt runs libpq's blocking call on a separate thread. The non-blocking pair
-/// PQconnectStart and PQconnectPoll still resolves names synchronously (manual, "Database
-/// Connection Control Functions"), and leaves `connect_timeout` to the caller, who can't make libpq
-/// try the next host, so a frozen first host would block the others. Attempts are as rare as
-/// connections.
+/// PQconnectStart and PQconnectPoll still resolve names synchronously (manual, "Database Connection
+/// Control Functions") and leave `connect_timeout` to a caller that can't make libpq try the next
+/// host, so a frozen first host would block the others. Attempts are rare.
 enum Connecting {
   static func start(
     _ configuration: ConnectionPool.Configuration, uri: Secret<String>,

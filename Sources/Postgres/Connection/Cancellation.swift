@@ -14,10 +14,8 @@ extension Backend {
     return isCancelling || Reactor.shared.now - lastCancellation < Self.cancellationEcho
   }
 
-  /// Cancels the running statement if its caller was cancelled.
-  ///
-  /// Only the head of the pipeline is running. Later requests are checked when they reach it; most
-  /// are completed before a cancellation could arrive.
+  /// Cancels the running statement, which is the head of the pipeline, if its caller was cancelled;
+  /// later requests are checked when they reach the head.
   func cancelHeadIfUnwanted() {
     if steps.first?.request.cancelledAt != nil { sendCancellation() }
   }
@@ -61,23 +59,18 @@ extension Backend {
   }
 }
 
-/// Cancels a connection's running statement, independently of the connection.
+/// Cancels a connection's running statement, on a thread of its own.
 ///
 /// libpq's PQcancel blocks: it opens a separate connection and waits for the server to close it,
-/// which a frozen server never does. (The non-blocking PQcancelStart requires libpq 17.) Each
-/// cancellation therefore has its own thread; there is at most one per connection.
+/// which a frozen server never does. (The non-blocking PQcancelStart requires libpq 17.)
 @safe
 final class Cancellation: @unchecked Sendable {
   // Not written after init; any thread may call PQcancel (libpq manual, "Canceling Queries").
   private let pointer: OpaquePointer
 
-  init(adopting pointer: OpaquePointer) {
-    unsafe self.pointer = unsafe pointer
-  }
+  init(adopting pointer: OpaquePointer) { unsafe self.pointer = unsafe pointer }
 
-  deinit {
-    unsafe PQfreeCancel(pointer)
-  }
+  deinit { unsafe PQfreeCancel(pointer) }
 
   /// Sends the cancellation, then calls back on the loop whether it worked or not.
   func send(then finished: @escaping @Sendable @PostgresLoop () -> Void) {

@@ -1,10 +1,8 @@
 internal import CLibpq
 internal import Foundation
 
-/// The only owner of a libpq connection, closed in deinit.
-///
-/// Each method is one libpq call, or a call and its error. The handle may move between threads but
-/// must not be used by two at once.
+/// The only owner of a libpq connection, closed in deinit; may move between threads but must not be
+/// used by two at once.
 @safe
 struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   private let pointer: OpaquePointer
@@ -33,11 +31,11 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     return handle
   }
 
-  /// Handles notices, of which one matters: a commit stopped waiting for its synchronous standbys.
+  /// Handles the notice that a commit stopped waiting for its synchronous standbys.
   ///
-  /// The server still confirms such a commit, though it can be lost with this server. The notice
-  /// has no error code and is recognized by the C function that reports it. All others are
-  /// dropped: they may quote values, and libpq would print them.
+  /// The server confirms such a commit, though it can be lost. The notice has no error code and is
+  /// recognized by its C function. Others are dropped: libpq would print the values that they
+  /// quote.
   private static let hear: PQnoticeReceiver = { flag, notice in
     let function = unsafe PQresultErrorField(notice, Int32(UInt8(ascii: "R")))
     guard let function = unsafe function, let flag = unsafe flag,
@@ -68,8 +66,7 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   var processID: Int32 { unsafe PQbackendPID(pointer) }
   var usesTLS: Bool { unsafe PQsslInUse(pointer) != 0 }
 
-  /// The connected server's host, address (a host may have several) and port, which identify it
-  /// among those that the URI lists.
+  /// The connected server's host, address and port, which identify it among those in the URI.
   var server: [String] {
     unsafe [
       String(cString: PQhost(pointer)), String(cString: PQhostaddr(pointer)),
@@ -100,7 +97,6 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     return lines.flatMap { $0.split(whereSeparator: \.isWhitespace) }.joined(separator: " ")
   }
 
-  /// Whether nothing is in flight and no transaction is open.
   var isIdle: Bool { unsafe PQtransactionStatus(pointer) == PQTRANS_IDLE }
 
   // MARK: Reading

@@ -1,10 +1,8 @@
 internal import CLibpq
 internal import DequeModule
 
-/// The use of an idle connection outside of the pipeline, for scripts.
-///
-/// Off the hot path, so it is straight-line async code on the loop. Each wait ends when the socket
-/// is ready, the connection closes or the deadline passes.
+/// The use of an idle connection outside of the pipeline, for scripts; each wait ends when the
+/// socket is ready, the connection closes or the deadline passes.
 @PostgresLoop
 final class ExclusiveUse {
   private let backend: Backend
@@ -23,8 +21,7 @@ final class ExclusiveUse {
     guard backend.exclusive == nil, backend.steps.isEmpty, backend.handle.exitPipeline() else {
       throw PostgresError(.invalidRequest, "the connection is busy with other statements")
     }
-    self.backend = backend
-    self.timeout = timeout
+    (self.backend, self.timeout) = (backend, timeout)
     deadline = .now + timeout
     backend.exclusive = self
   }
@@ -82,9 +79,7 @@ final class ExclusiveUse {
     while !backend.isClosed, backend.handle.isBusy { try await arrival() }
     guard !backend.isClosed else { throw failure }
     let result = backend.handle.nextResult()
-    if let result, result.status == PGRES_FATAL_ERROR {
-      throw await error(of: result)
-    }
+    if let result, result.status == PGRES_FATAL_ERROR { throw await error(of: result) }
     if result == nil, backend.handle.takeUnreplicatedCommit() {
       throw PostgresError.unreplicatedCommit
     }
@@ -93,9 +88,8 @@ final class ExclusiveUse {
 
   /// Writes all buffered data.
   ///
-  /// Also reads, to avoid a deadlock in which both sides wait to write. Flushing and watching the
-  /// socket happen in one turn: otherwise the server could take the rest in between, and both sides
-  /// would wait.
+  /// Also reads, because otherwise both sides could wait to write. Flushing and watching the socket
+  /// happen in one turn, or the server could take the rest in between, and both sides would wait.
   private func flush() async throws {
     while true {
       guard !backend.isClosed else { throw failure }
@@ -134,9 +128,7 @@ final class ExclusiveUse {
     error.wasCancelledByMistake = backend.isUnrequestedCancellation(error)
     return error
   }
-}
 
-extension ExclusiveUse {
   /// Runs a script on a session's connection; results with rows are dropped.
   static func run(_ script: String, in session: Session, timeout: Duration) async throws {
     let use = try await begin(session, timeout: timeout)

@@ -1,14 +1,12 @@
-/// Statements sent together, in one pipeline with one sync point: either all take effect or none.
-///
-/// Created by the caller's task, then used on the loop only.
+/// Statements sent together, in one pipeline with one sync point: either all take effect or none;
+/// created by the caller's task, then used on the loop only.
 @PostgresLoop
 final class Request {
   typealias Outcome = Result<[Rows], any Error>
 
   @safe
   enum Completion {
-    /// The caller's task. Uses an unsafe continuation on this hot path; only ``complete(_:)``
-    /// resumes it, once.
+    /// The caller's task; unsafe, because this is the hot path. ``complete(_:)`` resumes it once.
     case resume(UnsafeContinuation<[Rows], any Error>)
     case call(@PostgresLoop (Outcome) -> Void)
   }
@@ -52,15 +50,13 @@ final class Request {
   /// Whether the caller has a result already; the server's is then dropped.
   var isAnswered: Bool { completion == nil }
 
-  /// Takes the caller's continuation and starts the timeout.
-  ///
-  /// - Returns: False if the task was cancelled before; the request is completed then.
+  /// Takes the caller's continuation and starts the timeout; false, and completed, if the task was
+  /// cancelled before.
   func accept(
     _ completion: Completion, now: ContinuousClock.Instant,
     countedIn roundTrips: PoolMetrics.RoundTrips? = nil
   ) -> Bool {
-    self.completion = completion
-    self.roundTrips = roundTrips
+    (self.completion, self.roundTrips) = (completion, roundTrips)
     acceptedAt = now
     deadline = now + timeout
     guard cancelledAt == nil else {
@@ -83,10 +79,7 @@ final class Request {
     failure = error.during(statements.indices.contains(index) ? statements[index].text : nil)
   }
 
-  /// Marks the failure as caused by a cancellation meant for another request.
-  func blameCancellation() {
-    failure?.wasCancelledByMistake = true
-  }
+  func blameCancellation() { failure?.wasCancelledByMistake = true }
 
   func prepareToRepeat() {
     isRepeated = true
@@ -121,10 +114,8 @@ final class Request {
   }
 }
 
-/// The exclusive use of one connection, from the first request until the connection is returned.
-///
-/// The connection is taken with the first request: a transaction whose body computes first holds
-/// nothing until then, and acquiring a connection costs no extra hop.
+/// The exclusive use of one connection, from the first request, so that a transaction that computes
+/// first holds nothing until then, until the connection is returned.
 @PostgresLoop
 final class Session {
   enum State {

@@ -22,25 +22,17 @@ final class EventLoop: SerialExecutor {
   /// Runs one item, which never ends.
   private let queue = DispatchQueue(label: "postgres-loop")
 
-  init() {
-    queue.async { [self] in run() }
-  }
+  init() { queue.async { [self] in run() } }
 
-  func enqueue(_ work: @escaping @Sendable @PostgresLoop () -> Void) {
-    append(.work(work))
-  }
+  func enqueue(_ work: @escaping @Sendable @PostgresLoop () -> Void) { append(.work(work)) }
 
-  func enqueue(_ job: consuming ExecutorJob) {
-    append(.job(UnownedJob(job)))
-  }
+  func enqueue(_ job: consuming ExecutorJob) { append(.job(UnownedJob(job))) }
 
   func asUnownedSerialExecutor() -> UnownedSerialExecutor {
     unsafe UnownedSerialExecutor(ordinary: self)
   }
 
-  func checkIsolated() {
-    dispatchPrecondition(condition: .onQueue(queue))
-  }
+  func checkIsolated() { dispatchPrecondition(condition: .onQueue(queue)) }
 
   private func append(_ item: Item) {
     let mustWake = inbox.withLock { inbox in
@@ -64,9 +56,8 @@ final class EventLoop: SerialExecutor {
     }
   }
 
-  /// Handles socket events after the submitted items are taken and before they run.
-  ///
-  /// So an item never meets a connection whose loss its submitter could already know of.
+  /// Handles socket events after the submitted items are taken and before they run, so that no item
+  /// meets a connection whose loss its submitter could already know of.
   private func handleEvents(mayWait: Bool) {
     PostgresLoop.assumeIsolated {
       let ready = Reactor.shared.wait(mayWait: mayWait)

@@ -1,11 +1,9 @@
 /// The thread that serves all connections to PostgreSQL, as a global actor.
 ///
-/// Connections, pools and listeners are classes isolated to this actor, so the compiler proves that
-/// libpq's handles, which no two threads may use at once, are only used here. Requests are not
-/// actor calls, which would cost two more hops each: they are handed over with ``submit(_:)`` and
-/// completed by resuming the caller's continuation.
-///
-/// One thread is enough: a statement takes a few microseconds here, tenfold in PostgreSQL.
+/// Connections, pools and listeners are isolated to it, so the compiler proves that libpq's
+/// handles, which no two threads may use at once, are only used here. Requests are no actor calls,
+/// which would cost two more hops each, but handed over with ``submit(_:)``. One thread is enough:
+/// a statement takes a few microseconds here, tenfold in PostgreSQL.
 @globalActor
 package actor PostgresLoop {
   package static let shared = PostgresLoop()
@@ -21,9 +19,8 @@ package actor PostgresLoop {
     shared.loop.enqueue(work)
   }
 
-  /// Runs isolated work immediately on the loop's thread; traps on any other.
-  ///
-  /// Like `MainActor.assumeIsolated`, which the library lacks for other global actors.
+  /// Runs isolated work immediately on the loop's thread, and traps on any other, like
+  /// `MainActor.assumeIsolated`, which the library lacks for other global actors.
   static nonisolated func assumeIsolated(_ work: @PostgresLoop () -> Void) {
     shared.loop.checkIsolated()
     withoutActuallyEscaping(work) { escaping in

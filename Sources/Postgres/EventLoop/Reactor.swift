@@ -14,9 +14,7 @@ final class Reactor {
   private var timers = Heap<Timer>()
   private var timersSet = 0
 
-  private init() {
-    watchForReading(PostgresLoop.shared.loop.wakeUp.reader)
-  }
+  private init() { watchForReading(PostgresLoop.shared.loop.wakeUp.reader) }
 
   /// Returns the ready sockets; if it may wait, it waits for one until the next timer is due.
   func wait(mayWait: Bool) -> [pollfd] {
@@ -36,8 +34,11 @@ final class Reactor {
     let wakeUp = PostgresLoop.shared.loop.wakeUp
     for socket in ready {
       if socket.fd == wakeUp.reader { wakeUp.receive() }
-      // Sources removed by an earlier event of this turn receive no more events.
-      sources[socket.fd]?.ready(Readiness(socket.revents))
+      // Sources removed by an earlier event of this turn receive no more events. An error or hang-up
+      // counts as readable, because reading reports it.
+      let events = socket.revents
+      sources[socket.fd]?.ready(
+        toRead: events & ~Int16(POLLOUT) != 0, toWrite: events & Int16(POLLOUT) != 0)
     }
   }
 
@@ -50,9 +51,7 @@ final class Reactor {
     while let source = unflushed.popLast() { source.flush() }
   }
 
-  func flushAtEndOfTurn(_ source: any EventSource) {
-    unflushed.append(source)
-  }
+  func flushAtEndOfTurn(_ source: any EventSource) { unflushed.append(source) }
 
   func watch(_ source: any EventSource, descriptor: Int32) {
     sources[descriptor] = source
@@ -87,23 +86,8 @@ final class Reactor {
 
 @PostgresLoop
 protocol EventSource: AnyObject {
-  func ready(_ readiness: Readiness)
+  func ready(toRead: Bool, toWrite: Bool)
   func flush()
-}
-
-/// A socket's readiness; an error or hang-up counts as readable, because reading reports it.
-struct Readiness: OptionSet {
-  let rawValue: Int
-  static let reading = Readiness(rawValue: 1)
-  static let writing = Readiness(rawValue: 2)
-}
-
-extension Readiness {
-  fileprivate init(_ events: Int16) {
-    self = []
-    if events & Int16(POLLOUT) != 0 { insert(.writing) }
-    if events & ~Int16(POLLOUT) != 0 { insert(.reading) }
-  }
 }
 
 /// A pipe by which other threads end the loop's wait.

@@ -115,9 +115,7 @@ final class Listener {
 extension Listener: BackendOwner {
   func backend(_ backend: Backend, finished request: Request) {}
 
-  func backend(_ backend: Backend, wantsRepeat request: Request) {
-    backend.send(request)
-  }
+  func backend(_ backend: Backend, wantsRepeat request: Request) { backend.send(request) }
 
   func backend(_ backend: Backend, received notification: Notification) {
     yield(.notification(notification))

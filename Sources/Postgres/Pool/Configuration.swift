@@ -6,25 +6,20 @@ extension ConnectionPool {
     package var uri: Secret<String>
     /// The address for LISTEN if ``uri`` leads to a PgBouncer, which does not support LISTEN.
     package var listenURI: Secret<String>?
-    /// The maximum number of connections, without those of listeners.
-    ///
-    /// A few are faster than many, because requests share them. If there are several, transactions
-    /// leave one to other statements.
+    /// The maximum number of connections, without those of listeners; a few are faster than many,
+    /// because requests share them, and of several, transactions leave one to other statements.
     package var connectionLimit = 5
     /// How long a request waits for a connection, reconnecting included, before
     /// ``PostgresError/Code/poolTimeout``.
     package var acquireTimeout = Duration.seconds(10)
     /// How long a request waits while no connection can be made and none responds, before
-    /// ``PostgresError/Code/connectionFailed``.
-    ///
-    /// The caller can then try another server.
+    /// ``PostgresError/Code/connectionFailed``; the caller can then try another server.
     package var outageTimeout = Duration.seconds(2)
     /// The server's time limit for one request, unless the request has its own.
     package var statementDeadline = Duration.seconds(30)
-    /// How long a statement of a transaction waits for a lock before it fails with
-    /// ``SQLState/lockNotAvailable``, in whole milliseconds.
-    ///
-    /// Longer than ``idleTransactionTimeout``, so as to outlast a frozen process's lock.
+    /// How long a statement of a transaction waits for a lock before ``SQLState/lockNotAvailable``,
+    /// in whole milliseconds; longer than ``idleTransactionTimeout``, to outlast a frozen process's
+    /// lock.
     package var lockTimeout = Duration.seconds(15)
     /// How long a transaction may be idle before the server ends it, because a frozen process's
     /// locks block others; in whole milliseconds.
@@ -38,15 +33,11 @@ extension ConnectionPool {
     /// The name shown in `pg_stat_activity`, unless the URI has one.
     package var applicationName = "tenure"
     package var idleHealthCheckInterval = Duration.seconds(10)
-    /// How long a primary may be silent before the pool checks whether another server has been
-    /// promoted, if the URI lists several.
-    ///
-    /// A frozen primary would otherwise block requests until their deadline.
+    /// How long a primary may be silent, if the URI lists several hosts, before the pool checks
+    /// whether another was promoted; a frozen one would block requests until their deadline.
     package var suspicionAfter = Duration.seconds(3)
 
-    package init(uri: Secret<String>) {
-      self.uri = uri
-    }
+    package init(uri: Secret<String>) { self.uri = uri }
 
     /// Settings sent with each BEGIN; a PgBouncer in transaction mode allows no longer-lived ones.
     var transactionSettings: [SQL] {

@@ -34,15 +34,10 @@ package final class ConnectionPool: StatementRunner {
     PostgresLoop.submit { driver.startHealthChecks() }
   }
 
-  deinit {
-    PostgresLoop.submit { [driver] in driver.closeNow() }
-  }
+  deinit { PostgresLoop.submit { [driver] in driver.closeNow() } }
 
-  /// Sends statements together, as one implicit transaction.
-  ///
-  /// The transaction has the database's default isolation level. At a level stricter than read
-  /// committed, the server can reject statements because of concurrent ones; they are then sent
-  /// again.
+  /// Sends statements together, as one implicit transaction of the database's default isolation
+  /// level, and again if a level stricter than read committed rejects them.
   package func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows] {
     guard !statements.isEmpty else { return [] }
     var attempt = 1
@@ -76,10 +71,8 @@ package final class ConnectionPool: StatementRunner {
     }
   }
 
-  /// Runs a body with a connection to itself, for session locks, settings and scripts.
-  ///
-  /// The connection returns to the pool afterwards, so leave its settings unchanged. One with an
-  /// open transaction is closed.
+  /// Runs a body with a connection to itself, for session locks, settings and scripts; it returns
+  /// to the pool, so leave its settings unchanged, or is closed if a transaction is open.
   @discardableResult
   package func withConnection<Value>(
     _ body: (Connection) async throws -> Value
@@ -89,18 +82,16 @@ package final class ConnectionPool: StatementRunner {
     return try await body(Connection(pool: self, session: session))
   }
 
-  /// Runs a script, such as a schema: statements without parameters as one implicit transaction.
-  ///
-  /// The script can't contain COPY.
+  /// Runs a script without COPY, such as a schema: statements without parameters as one implicit
+  /// transaction.
   ///
   /// - Parameter deadline: How long the server may be silent; the pool's setting if nil.
   package func runScript(_ text: String, deadline: Duration? = nil) async throws {
     try await withConnection { try await $0.runScript(text, deadline: deadline) }
   }
 
-  /// Stops accepting requests, waits for those in flight and closes all connections.
-  ///
-  /// - Parameter limit: Requests that have not finished by then fail.
+  /// Stops accepting requests, waits for those in flight, which fail after `limit`, and closes all
+  /// connections.
   package func close(within limit: Duration = .seconds(10)) async {
     await driver.close(within: limit)
   }
@@ -168,13 +159,11 @@ package final class Connection: StatementRunner {
   let session: Session
 
   init(pool: ConnectionPool, session: Session) {
-    self.pool = pool
-    self.session = session
+    (self.pool, self.session) = (pool, session)
   }
 
-  /// The server process ID that was announced for this connection; nil before the first statement.
-  ///
-  /// PgBouncer announces an invented one; `SELECT pg_backend_pid()` returns the real one.
+  /// The server process ID announced for this connection, an invented one by PgBouncer; nil before
+  /// the first statement.
   package func announcedProcessID() async -> Int32? { await session.processID }
 
   package func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows] {
@@ -183,7 +172,6 @@ package final class Connection: StatementRunner {
       Request(statements, session: session, timeout: pool.timeout(deadline)))
   }
 
-  /// Runs a script of several statements without parameters, as one implicit transaction.
   package func runScript(_ text: String, deadline: Duration? = nil) async throws {
     _ = try await pool.run(
       Request([], session: session, timeout: pool.configuration.acquireTimeout))
@@ -193,12 +181,10 @@ package final class Connection: StatementRunner {
 
 /// An object that sends statements: a pool, a transaction or a connection.
 package protocol StatementRunner: Sendable {
-  /// Sends statements together, in one round trip; either all take effect or none.
+  /// Sends statements, none of them COPY, in one round trip, and returns the rows of each; either
+  /// all take effect or none.
   ///
-  /// - Parameters:
-  ///   - statements: No COPY.
-  ///   - deadline: The server's time limit; the pool's setting if nil.
-  /// - Returns: The rows of each statement, in order.
+  /// - Parameter deadline: The server's time limit; the pool's setting if nil.
   func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows]
 }
 
@@ -219,10 +205,8 @@ extension StatementRunner {
   }
 }
 
-/// A snapshot of a pool's connections by state, the requests in flight, and those that wait for a
-/// connection.
-///
-/// Busy connections have shared requests in flight; leased ones are reserved for a transaction.
+/// A pool's connections by state (busy: shared requests are in flight; leased: reserved for a
+/// transaction), its requests in flight, and those that wait for a connection.
 package typealias PoolReading = (
   idle: Int, busy: Int, leased: Int, connecting: Int, inFlight: Int, waiting: Int
 )

@@ -27,16 +27,13 @@ final class PoolDriver {
   nonisolated init(
     configuration: ConnectionPool.Configuration, logger: Logger, metrics: PoolMetrics
   ) {
-    self.configuration = configuration
-    self.logger = logger
-    self.metrics = metrics
+    (self.configuration, self.logger, self.metrics) = (configuration, logger, metrics)
     let state = PoolState<Request>(limit: configuration.connectionLimit, now: .now)
     self.state = state
     backends = Array(repeating: nil, count: state.slots.count)
     sessions = Array(repeating: nil, count: state.slots.count)
   }
 
-  /// The number of requests sent, which is the number of round trips.
   var requestsSent: Int { state.requestsSent }
 
   var reading: PoolReading { state.reading }
@@ -196,9 +193,7 @@ final class PoolDriver {
     if backend.followsPrimary { leaveOthers(than: backend.server) }
   }
 
-  private func slot(of backend: Backend) -> Int? {
-    backends.firstIndex { $0 === backend }
-  }
+  private func slot(of backend: Backend) -> Int? { backends.firstIndex { $0 === backend } }
 
   /// Serves waiting requests, opens missing connections and finishes closing when the pool is idle.
   private func advance() {

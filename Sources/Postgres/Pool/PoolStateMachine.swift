@@ -2,10 +2,9 @@ internal import DequeModule
 
 /// The pool's decisions, without I/O: which connection takes a request, when to open another.
 ///
-/// There are two kinds of requests. A *shared* request may go to any connection that is not leased,
-/// behind the requests in flight there. A *lease* reserves a connection until it is released; it
-/// may also start behind shared requests in flight, because the server keeps the order. If there
-/// are several connections, one is never leased, so shared requests proceed however many
+/// A *shared* request may go to any connection that is not leased, behind the requests in flight
+/// there. A *lease* reserves a connection until it is released; it may also start behind shared
+/// requests. Of several connections one is never leased, so shared requests proceed however many
 /// transactions wait for locks.
 struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
   enum Need: Sendable { case shared, lease }
@@ -19,11 +18,6 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     var lastProgress: ContinuousClock.Instant
   }
 
-  struct Placement {
-    let waiter: Waiter
-    let slot: Int
-  }
-
   struct Waiting: Sendable {
     let waiter: Waiter
     let need: Need
@@ -31,9 +25,8 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     let deadline: ContinuousClock.Instant
   }
 
-  /// Shared requests in flight per connection above which another connection is opened.
-  ///
-  /// Below this, a second server process costs more than it gains.
+  /// Shared requests in flight per connection above which another connection is opened; below this,
+  /// a second server process costs more than it gains.
   static var crowdedDepth: Int { 32 }
 
   /// A connection without a result for this long is running something slow and gets no requests.
@@ -52,9 +45,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     slots = Array(repeating: Slot(lastProgress: now), count: max(1, limit))
   }
 
-  var isIdle: Bool {
-    waiting.isEmpty && slots.allSatisfy { $0.inFlight == 0 && !$0.isLeased }
-  }
+  var isIdle: Bool { waiting.isEmpty && slots.allSatisfy { $0.inFlight == 0 && !$0.isLeased } }
 
   /// Assigns a connection to a request; nil if the request must wait.
   mutating func place(_ need: Need, now: ContinuousClock.Instant) -> Int? {
@@ -92,9 +83,7 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     slots[slot].lastProgress = now
   }
 
-  mutating func released(_ slot: Int) {
-    slots[slot].isLeased = false
-  }
+  mutating func released(_ slot: Int) { slots[slot].isLeased = false }
 
   mutating func connected(_ slot: Int, now: ContinuousClock.Instant) {
     slots[slot] = Slot(status: .ready, lastProgress: now)
@@ -115,15 +104,15 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
 
   /// Assigns connections to waiting requests: shared ones first, because they block no one else,
   /// then leases in their order.
-  mutating func placeWaiting(now: ContinuousClock.Instant) -> [Placement] {
+  mutating func placeWaiting(now: ContinuousClock.Instant) -> [(waiter: Waiter, slot: Int)] {
     guard !waiting.isEmpty, slots.contains(where: { isOpen($0, now) }) else { return [] }
-    var placements: [Placement] = []
+    var placements: [(waiter: Waiter, slot: Int)] = []
     for need in [Need.shared, .lease] {
       // If the first request of a kind finds no room, the ones behind it don't either.
       while let index = waiting.firstIndex(where: { $0.need == need }),
         let slot = place(need, now: now)
       {
-        placements.append(Placement(waiter: waiting.remove(at: index).waiter, slot: slot))
+        placements.append((waiting.remove(at: index).waiter, slot))
       }
     }
     return placements
@@ -153,9 +142,8 @@ struct PoolState<Waiter: AnyObject & Sendable>: Sendable {
     remove { $0.deadline <= now }
   }
 
-  /// Removes requests that have waited for `patience` while the server is unreachable.
-  ///
-  /// It is if the last connect has failed and no connection has responded for as long.
+  /// Removes requests that have waited for `patience` while the server is unreachable: the last
+  /// connect has failed and no connection has responded for as long.
   mutating func removeRefused(now: ContinuousClock.Instant, patience: Duration) -> [Waiter] {
     let isOutOfReach =
       failures > 0
@@ -196,11 +184,8 @@ struct Backoff {
   /// Transactions that collide are short.
   static let retrying = Backoff(first: .milliseconds(5), longest: .milliseconds(500))
 
-  /// Computes a delay, at least half of it fixed.
-  ///
-  /// - Parameters:
-  ///   - attempt: The number of failures before the last one.
-  ///   - jitter: From 0 to 1; scales the other half.
+  /// Computes a delay after `attempt` earlier failures, half of it fixed and half scaled by
+  /// `jitter`, from 0 to 1.
   func delay(attempt: Int, jitter: Double) -> Duration {
     let doubled = first * Double(1 << min(attempt, 16))
     return min(doubled, longest) * (0.5 + jitter / 2)

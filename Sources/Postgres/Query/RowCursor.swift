@@ -1,20 +1,18 @@
 package import struct Foundation.UUID
 
-/// Reads one row's columns from left to right, directly from libpq's memory.
+/// Reads one row's columns from left to right, directly from libpq's memory, for results with many
+/// rows.
 ///
-/// `Rows.decode` is shorter to write; a cursor is for results with many rows, and checks the type of
-/// each value. The compiler does not specialize another module's generic code unless it is `public`,
-/// and resolving a dozen types at run time takes several microseconds per row. A cursor therefore
-/// has a method for each type, and other modules add methods for their own.
+/// It has a method for each type, and other modules add their own: the compiler does not specialize
+/// another module's generic code unless it is `public`, and resolving a dozen types at run time
+/// takes several microseconds per row.
 package struct RowCursor {
   package let rows: Rows
   package let row: Int
   package var column: Int
 
   package init(rows: Rows, row: Int, column: Int = 0) {
-    self.rows = rows
-    self.row = row
-    self.column = column
+    (self.rows, self.row, self.column) = (rows, row, column)
   }
 
   /// Reads the next column; a ``PostgresError`` names the column.
@@ -50,9 +48,7 @@ package struct RowCursor {
     if unsafe !Value.canDecode(cell.type) { try rows.check(column, Value.self) }
     return try unsafe Value(postgresBytes: RawSpan(_unsafeBytes: bytes), type: cell.type)
   }
-}
 
-extension RowCursor {
   package mutating func next(_: String.Type) throws -> String { try value() }
   package mutating func next(_: String?.Type) throws -> String? { try optional() }
   package mutating func next(_: Bool.Type) throws -> Bool { try value() }
@@ -62,16 +58,12 @@ extension RowCursor {
   package mutating func next(_: Int64?.Type) throws -> Int64? { try optional() }
   package mutating func next(_: UUID.Type) throws -> UUID { try value() }
   package mutating func next(_: UUID?.Type) throws -> UUID? { try optional() }
-  package mutating func next(_: PostgresTimestamp.Type) throws -> PostgresTimestamp {
-    try value()
-  }
+  package mutating func next(_: PostgresTimestamp.Type) throws -> PostgresTimestamp { try value() }
   package mutating func next(_: PostgresTimestamp?.Type) throws -> PostgresTimestamp? {
     try optional()
   }
 
-  private mutating func value<Value: PostgresDecodable>() throws -> Value {
-    try next(Value.self)
-  }
+  private mutating func value<Value: PostgresDecodable>() throws -> Value { try next(Value.self) }
 
   private mutating func optional<Value: PostgresDecodable>() throws -> Value? {
     try next(Value?.self)

@@ -45,9 +45,7 @@ package struct Rows: Sendable {
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column)? {
     try check(repeat each columns)
-    guard !isEmpty else { return nil }
-    var cursor = RowCursor(rows: self, row: 0)
-    return (repeat try cursor.decode((each Column).self))
+    return try first?.decode(repeat each columns)
   }
 
   /// Decodes the only row; fails if there is none or more than one.
@@ -56,8 +54,7 @@ package struct Rows: Sendable {
   ) throws -> (repeat each Column) {
     try check(repeat each columns)
     guard count == 1 else { throw notOneRow }
-    var cursor = RowCursor(rows: self, row: 0)
-    return (repeat try cursor.decode((each Column).self))
+    return try self[0].decode(repeat each columns)
   }
 
   package var notOneRow: any Error {
@@ -75,12 +72,10 @@ extension Rows: RandomAccessCollection {
   }
 }
 
-/// One row of a result.
 package struct Row: Sendable {
   package let rows: Rows
   package let number: Int
 
-  /// Decodes the row's columns, in order.
   package func decode<each Column: RowDecodable>(
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column) {
@@ -89,7 +84,6 @@ package struct Row: Sendable {
     return (repeat try cursor.decode((each Column).self))
   }
 
-  /// Decodes the column with this name.
   package func decode<Column: PostgresDecodable>(
     _: Column.Type = Column.self, column name: String
   ) throws -> Column {
@@ -104,20 +98,16 @@ package struct Row: Sendable {
 
 /// The owner of one libpq result.
 ///
-/// Safe to share, although the compiler can't see it: "PGresult objects are normally read-only
-/// after creation, and so can be passed around freely between threads" (libpq manual, "Behavior in
-/// Threaded Programs"). Nothing here writes.
+/// Safe to share, as nothing here writes: "PGresult objects are normally read-only after creation,
+/// and so can be passed around freely between threads" (libpq manual, "Behavior in Threaded
+/// Programs").
 @safe
 package final class ResultHandle: @unchecked Sendable {
   private let pointer: OpaquePointer
 
-  init(adopting pointer: OpaquePointer) {
-    unsafe self.pointer = unsafe pointer
-  }
+  init(adopting pointer: OpaquePointer) { unsafe self.pointer = unsafe pointer }
 
-  deinit {
-    unsafe PQclear(pointer)
-  }
+  deinit { unsafe PQclear(pointer) }
 
   var status: ExecStatusType { unsafe PQresultStatus(pointer) }
   var rowCount: Int { Int(unsafe PQntuples(pointer)) }
@@ -154,9 +144,7 @@ package final class ResultHandle: @unchecked Sendable {
     guard let text = unsafe PQresultErrorField(pointer, code) else { return nil }
     return unsafe String(cString: text)
   }
-}
 
-extension ResultHandle {
   // The codes of libpq's error fields are C characters in macros (postgres_ext.h).
   private static let severityField = Int32(UInt8(ascii: "V"))
   private static let sqlStateField = Int32(UInt8(ascii: "C"))

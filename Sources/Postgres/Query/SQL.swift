@@ -23,15 +23,10 @@ package struct SQL: Sendable {
   private(set) var parameters: [Parameter] = []
   private(set) var values = PostgresBuffer()
 
-  package init(unescaped text: String) {
-    self.text = text
-  }
+  package init(unescaped text: String) { self.text = text }
 
-  mutating func append(text more: String) {
-    text.append(more)
-  }
+  mutating func append(text more: String) { text.append(more) }
 
-  /// Appends a value as the next parameter.
   package mutating func bind<Value: PostgresEncodable>(_ value: Value) {
     let offset = values.count
     let isNull = value.isPostgresNull
@@ -69,39 +64,27 @@ extension SQL: ExpressibleByStringInterpolation {
       sql.reserve(text: literalCapacity, parameters: interpolationCount)
     }
 
-    package mutating func appendLiteral(_ literal: String) {
-      sql.append(text: literal)
-    }
+    package mutating func appendLiteral(_ literal: String) { sql.append(text: literal) }
 
     package mutating func appendInterpolation<Value: PostgresEncodable>(_ value: Value) {
       sql.bind(value)
     }
 
-    /// Binds a value or NULL.
-    ///
-    /// Separate, because the compiler warns when the generic one interpolates an optional.
+    /// Binds a value or NULL; separate, because the compiler warns of an optional in the generic
+    /// one.
     package mutating func appendInterpolation<Value: PostgresEncodable>(_ value: Value?) {
       sql.bind(value)
     }
 
-    /// Inserts part of a statement with its parameters.
-    package mutating func appendInterpolation(_ part: SQL) {
-      sql.append(part)
-    }
+    package mutating func appendInterpolation(_ part: SQL) { sql.append(part) }
 
     /// Inserts text as it is: the program's own names and keywords, never external input.
-    package mutating func appendInterpolation(unescaped text: String) {
-      sql.append(text: text)
-    }
+    package mutating func appendInterpolation(unescaped text: String) { sql.append(text: text) }
   }
 
-  package init(stringLiteral text: String) {
-    self.init(unescaped: text)
-  }
+  package init(stringLiteral text: String) { self.init(unescaped: text) }
 
-  package init(stringInterpolation: StringInterpolation) {
-    self = stringInterpolation.sql
-  }
+  package init(stringInterpolation: StringInterpolation) { self = stringInterpolation.sql }
 
   private mutating func reserve(text capacity: Int, parameters count: Int) {
     text.reserveCapacity(capacity + 2 * count)

@@ -1,6 +1,5 @@
-/// A connection's prepared statements by text and types; evicts the least recently used.
-///
-/// Only does the bookkeeping; the connection prepares and deallocates.
+/// A connection's prepared statements by text and types, without I/O; evicts the least recently
+/// used.
 struct StatementCache {
   private struct Key: Hashable {
     let text: String
@@ -11,14 +10,7 @@ struct StatementCache {
         && left.parameters.elementsEqual(right.parameters) { $0.type == $1.type }
     }
 
-    func hash(into hasher: inout Hasher) {
-      hasher.combine(text)
-    }
-  }
-
-  private struct Entry {
-    let name: String
-    var lastUse: Int
+    func hash(into hasher: inout Hasher) { hasher.combine(text) }
   }
 
   enum Lookup: Equatable {
@@ -27,9 +19,8 @@ struct StatementCache {
   }
 
   let capacity: Int
-  /// A suffix of this connection's statement names.
   private let mark: String
-  private var entries: [Key: Entry] = [:]
+  private var entries: [Key: (name: String, lastUse: Int)] = [:]
   private var uses = 0
   private var evicted: [String] = []
 
@@ -38,13 +29,9 @@ struct StatementCache {
     self.mark = mark
   }
 
-  /// Makes a suffix that no other connection has.
-  ///
-  /// In transaction mode, PgBouncer lets many connections share a server session. Unique names keep
-  /// a connection from finding another's statement.
-  static func randomMark() -> String {
-    "_" + String(UInt64.random(in: .min ... .max), radix: 36)
-  }
+  /// Makes a suffix that no other connection has: in transaction mode, PgBouncer lets connections
+  /// share a server session, where one would find another's statement.
+  static func randomMark() -> String { "_" + String(UInt64.random(in: .min ... .max), radix: 36) }
 
   var count: Int { entries.count }
 
@@ -58,14 +45,12 @@ struct StatementCache {
     }
     if entries.count >= capacity { evictOldest() }
     let name = "s\(uses)\(mark)"
-    entries[key] = Entry(name: name, lastUse: uses)
+    entries[key] = (name, uses)
     return .mustPrepare(name: name)
   }
 
-  /// Removes a statement that could not be prepared, or that the server calls stale or missing.
-  ///
-  /// It is not deallocated: after an error the server may not have it, and DEALLOCATE would fail.
-  /// At worst, an unused plan remains.
+  /// Removes a statement that could not be prepared, or that the server calls stale or missing; not
+  /// deallocated, because that could fail after an error: at worst, an unused plan remains.
   mutating func forget(name: String) {
     guard let key = entries.first(where: { $0.value.name == name })?.key else { return }
     entries[key] = nil

@@ -1,9 +1,7 @@
 import Synchronization
 
-/// The rows of a query in chunks, all from one snapshot.
-///
-/// A cursor has a connection to itself, which returns to the pool after the last chunk and on
-/// ``close()``. Dropping the last reference closes the connection.
+/// The rows of a query in chunks, all from one snapshot, on a connection of its own: returned after
+/// the last chunk and on ``close()``, closed when the last reference is dropped.
 package final class Cursor: Sendable {
   private enum State {
     /// A chunk that was fetched and not yet read.
@@ -17,14 +15,11 @@ package final class Cursor: Sendable {
   private let deadline: Duration?
   private let state: Mutex<State>
 
-  /// Opens the cursor and fetches the first chunk.
   init(
     _ transaction: Transaction, _ query: SQL, _ settings: [SQL], rowsAtOnce: Int,
     idleTimeout: Duration, deadline: Duration?
   ) async throws {
-    self.transaction = transaction
-    self.rowsAtOnce = rowsAtOnce
-    self.deadline = deadline
+    (self.transaction, self.rowsAtOnce, self.deadline) = (transaction, rowsAtOnce, deadline)
     let milliseconds = max(1, Int(idleTimeout / .milliseconds(1)))
     let opening: [SQL] =
       settings + [
@@ -42,9 +37,7 @@ package final class Cursor: Sendable {
     PostgresLoop.submit { [transaction] in transaction.pool.driver.end(transaction.session) }
   }
 
-  /// The next chunk, with at least one row; nil at the end.
-  ///
-  /// Must not be called concurrently. An error closes the cursor.
+  /// The next chunk, with at least one row; nil at the end, and an error closes the cursor.
   package func next() async throws -> Rows? {
     let before = state.withLock { state in
       defer { if case .ahead = state { state = .open } }

@@ -32,9 +32,8 @@ package final class Transaction: StatementRunner {
     return try await send(statements, committing: false, deadline: deadline)
   }
 
-  /// Sends the last statements together with COMMIT; the transaction is durable when this returns.
-  ///
-  /// After an error with code `connectionLost` or `timedOut`, it may be committed nevertheless.
+  /// Sends the last statements together with COMMIT; durable when this returns, and perhaps also
+  /// after an error with code `connectionLost` or `timedOut`.
   @discardableResult
   package func commit(
     with statements: [SQL] = [], deadline: Duration? = nil
@@ -106,13 +105,10 @@ extension ConnectionPool {
   /// Runs a body in a transaction, which commits when the body returns, unless it has already
   /// committed, and rolls back when it throws.
   ///
-  /// The isolation level is always sent, so the database's default has no effect.
-  ///
   /// The body runs again after a serialization failure or a deadlock, and after losing the
-  /// connection before COMMIT was sent, so it must be repeatable.
-  ///
-  /// BEGIN is sent with the first statements. With ``Transaction/commit(with:deadline:)``, a
-  /// transaction that reads and then writes costs two round trips.
+  /// connection before COMMIT was sent, so it must be repeatable. BEGIN is sent with the first
+  /// statements: with ``Transaction/commit(with:deadline:)``, reading and then writing costs two
+  /// round trips.
   @discardableResult
   package func withTransaction<Value>(
     isolation: IsolationLevel = .readCommitted, readOnly: Bool = false,

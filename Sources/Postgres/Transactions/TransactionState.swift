@@ -1,6 +1,4 @@
-/// The statements that a transaction still has to send, and its phase; without I/O.
-///
-/// BEGIN and its settings are not sent on their own but with the next statements.
+/// The phase of a transaction, and BEGIN and its settings, which are sent with the next statements.
 struct TransactionState {
   private enum Phase { case open, committing, finished }
 
@@ -21,7 +19,6 @@ struct TransactionState {
 
   var isOpen: Bool { phase == .open }
 
-  /// Takes the statements to send before the next ones.
   mutating func takePending(committing: Bool) throws(PostgresError) -> [SQL] {
     guard phase == .open else { throw Session.endedNormally }
     guard !isBroken else {

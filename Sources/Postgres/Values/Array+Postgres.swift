@@ -27,10 +27,8 @@ extension Array: PostgresDecodable where Element: PostgresDecodable {
   }
 }
 
-/// The binary format of arrays, as in `array_send` and `array_recv` of PostgreSQL's arrayfuncs.c.
-///
-/// Number of dimensions, whether there are NULLs, element type; for each dimension its length and
-/// lower bound; the elements.
+/// The binary format of arrays (`array_send` in arrayfuncs.c): number of dimensions, whether there
+/// are NULLs, element type; for each dimension its length and lower bound; the elements.
 extension PostgresEncodable {
   package static func encode(array: [Self], into buffer: inout PostgresBuffer) {
     buffer.append(Int32(array.isEmpty ? 0 : 1))

@@ -23,9 +23,7 @@ package struct PostgresBuffer: Sendable {
     overwrite(Int32(bytes.count - start - 4), at: start)
   }
 
-  mutating func reserve(_ capacity: Int) {
-    bytes.reserveCapacity(capacity)
-  }
+  mutating func reserve(_ capacity: Int) { bytes.reserveCapacity(capacity) }
 
   private mutating func overwrite(_ integer: Int32, at offset: Int) {
     unsafe withUnsafeBytes(of: integer.bigEndian) { source in

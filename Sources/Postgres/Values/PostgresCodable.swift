@@ -1,6 +1,4 @@
-/// A value that can be a statement's parameter, in PostgreSQL's binary format.
-///
-/// Types of other targets usually conform through a raw value.
+/// A statement's parameter in PostgreSQL's binary format; other targets' types use a raw value.
 package protocol PostgresEncodable: Sendable {
   /// The parameter's type; where the statement needs another, cast it there.
   static var postgresType: PostgresType { get }
@@ -58,24 +56,19 @@ extension PostgresDecodable {
     column += 1
   }
 
-  package init(from cursor: inout RowCursor) throws {
-    self = try cursor.next(Self.self)
-  }
+  package init(from cursor: inout RowCursor) throws { self = try cursor.next(Self.self) }
 
   package static func canDecodeArray(_ type: PostgresType) -> Bool {
     type.element.map(canDecode) ?? false
   }
 
-  package static func decodeNull() throws -> Self {
-    throw DecodingFault.unexpectedNull
-  }
+  package static func decodeNull() throws -> Self { throw DecodingFault.unexpectedNull }
 }
 
 /// The reason why a value could not be decoded; the row's reader adds the column.
 package enum DecodingFault: Error {
   /// NULL where a value was expected; decode an `Optional`.
   case unexpectedNull
-  /// The value does not fit the requested type.
   case outOfRange
   /// The bytes are not in the type's binary format.
   case malformed
@@ -93,9 +86,7 @@ extension PostgresEncodable where Self: RawRepresentable, RawValue: PostgresEnco
 
   package var isPostgresNull: Bool { rawValue.isPostgresNull }
 
-  package func encode(into buffer: inout PostgresBuffer) {
-    rawValue.encode(into: &buffer)
-  }
+  package func encode(into buffer: inout PostgresBuffer) { rawValue.encode(into: &buffer) }
 }
 
 extension PostgresDecodable where Self: RawRepresentable, RawValue: PostgresDecodable {

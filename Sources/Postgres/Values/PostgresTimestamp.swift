@@ -2,9 +2,7 @@
 package struct PostgresTimestamp: Hashable, Sendable {
   package let microsecondsSince2000: Int64
 
-  package init(microsecondsSince2000: Int64) {
-    self.microsecondsSince2000 = microsecondsSince2000
-  }
+  package init(microsecondsSince2000: Int64) { self.microsecondsSince2000 = microsecondsSince2000 }
 
   /// PostgreSQL's `infinity`, after all other timestamps.
   package static let infinity = PostgresTimestamp(microsecondsSince2000: .max)

@@ -2,9 +2,7 @@
 package struct PostgresType: RawRepresentable, Hashable, Sendable {
   package let rawValue: UInt32
 
-  package init(rawValue: UInt32) {
-    self.rawValue = rawValue
-  }
+  package init(rawValue: UInt32) { self.rawValue = rawValue }
 
   package static let bool = Self(rawValue: 16)
   package static let bytea = Self(rawValue: 17)

@@ -66,9 +66,8 @@ extension String: PostgresEncodable, PostgresDecodable {
   package static var postgresType: PostgresType { .text }
   package func encode(into buffer: inout PostgresBuffer) { buffer.append(utf8) }
 
-  /// Includes user-defined types, because an enum's binary format is its label.
-  ///
-  /// Those that are not text fail when a value is decoded.
+  /// Includes user-defined types, because an enum's binary format is its label; other ones fail
+  /// when a value is decoded.
   package static func canDecode(_ type: PostgresType) -> Bool {
     switch type {
     case .text, .varchar, .bpchar, .name, .char, .unknown, .json: true

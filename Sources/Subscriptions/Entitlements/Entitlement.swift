@@ -22,9 +22,7 @@ package struct Entitlement: Hashable, Sendable {
     case moved
     /// Apple could not charge for the next period.
     case billing
-    /// A grant reached its end date.
     case grantEnded = "grant_ended"
-    /// An administrator revoked a grant.
     case grantRevoked = "grant_revoked"
   }
 
@@ -65,7 +63,6 @@ package struct Grant: Hashable, Sendable {
   /// Nil: never.
   package var endsAt: Timestamp?
   package var source: Entitlement.Source
-  /// The date of an administrator's revocation.
   package var revokedAt: Timestamp?
   /// The purchase behind a provisional grant.
   package var line: OriginalTransactionKey?
@@ -150,18 +147,11 @@ package struct AccessTerms: Sendable {
   package var sandboxAccess: SandboxAccess
 
   package init(catalogue: Catalogue, sandboxAccess: SandboxAccess = .all) {
-    self.catalogue = catalogue
-    self.sandboxAccess = sandboxAccess
-  }
-
-  /// Whether a charge of the environment grants an account anything; if not, it fulfils no order.
-  package func grantsAccess(in environment: Environment, to accountID: String) -> Bool {
-    sandboxAccess.grants(environment, to: accountID)
+    (self.catalogue, self.sandboxAccess) = (catalogue, sandboxAccess)
   }
 
   package func entitlements(
-    of accountID: String, holding holdings: [Holding], granted grants: [Grant],
-    at moment: Timestamp
+    of accountID: String, holding holdings: [Holding], granted grants: [Grant], at moment: Timestamp
   ) -> [Entitlement] {
     let (holdings, grants) = counted(holdings, grants, of: accountID)
     return Entitlement.entitlements(
@@ -170,19 +160,34 @@ package struct AccessTerms: Sendable {
 
   /// Finds the next moment at which time alone can change the entitlements.
   package func nextChange(
-    of accountID: String, holding holdings: [Holding], granted grants: [Grant],
-    after now: Timestamp
+    of accountID: String, holding holdings: [Holding], granted grants: [Grant], after now: Timestamp
   ) -> Timestamp? {
     let (holdings, grants) = counted(holdings, grants, of: accountID)
-    return EntitlementEvents.nextChange(
-      holdings: holdings, grants: grants, catalogue: catalogue, after: now)
+    let granting = holdings.filter { $0.entitlements(in: catalogue)?.isEmpty == false }
+    return moments(of: granting, grants).filter { now < $0 }.min()
   }
 
+  /// Finds the longest time around a moment in which the entitlements stay the same; products
+  /// without entitlements count, too: one that is current hides those of the others.
   package func constancy(
     holding holdings: [Holding], granted grants: [Grant], around moment: Timestamp
   ) -> Range<Timestamp> {
-    EntitlementEvents.constancy(
-      holdings: holdings, grants: grants, catalogue: catalogue, around: moment)
+    var (start, end) = (Timestamp(milliseconds: .min), Timestamp(milliseconds: .max))
+    for change in moments(of: holdings, grants) {
+      if change <= moment { start = max(start, change) } else { end = min(end, change) }
+    }
+    return start..<end
+  }
+
+  private func moments(of holdings: [Holding], _ grants: [Grant]) -> [Timestamp] {
+    let ofHoldings = holdings.flatMap { holding -> [Timestamp?] in
+      [
+        holding.startsAt - .clockTolerance, holding.startsAt, holding.end(in: catalogue),
+        holding.revokedAt, holding.movedAt, holding.graceEndsAt,
+      ]
+    }
+    let ofGrants = grants.flatMap { [$0.startsAt, $0.accessEnd, $0.revokedAt] }
+    return (ofHoldings + ofGrants).compactMap(\.self)
   }
 
   private func counted(_ holdings: [Holding], _ grants: [Grant], of accountID: String)
@@ -197,13 +202,14 @@ package struct AccessTerms: Sendable {
   }
 }
 
-/// The accounts to which purchases in Apple's sandbox, which cost nothing, grant anything; App
-/// Review and TestFlight buy there with production builds, so refusing them fails the review.
+/// The accounts to which purchases in Apple's sandbox, which cost nothing, grant anything; refusing
+/// App Review and TestFlight, which buy there with production builds, fails the review.
 package enum SandboxAccess: Hashable, Sendable {
   case all
   case none
   case accounts(Set<AccountID>)
 
+  /// Whether a charge of the environment grants an account anything; if not, it fulfils no order.
   package func grants(_ environment: Environment, to accountID: String) -> Bool {
     switch (environment, self) {
     case (.production, _), (.sandbox, .all): true

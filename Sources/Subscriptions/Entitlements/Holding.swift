@@ -1,7 +1,5 @@
 /// A charge that an account owns, with everything needed to compute its entitlements at any later
-/// moment: the read model.
-///
-/// It contains no state: an entitlement ends on time because the state is computed when asked.
+/// moment, without state: so an entitlement ends on time.
 package struct Holding: Hashable, Sendable {
   package var charge: Charge.ID
   /// The smallest original transaction id of those that Apple links; nil if it is the charge's own.
@@ -13,12 +11,10 @@ package struct Holding: Hashable, Sendable {
   package var startsAt: Timestamp
   /// The end of the paid period; nil where there is none, or where only the catalogue has it.
   package var endsAt: Timestamp?
-  /// The end of the grace period, or of the paid period without one; nil unless Apple could not
-  /// charge for the renewal.
+  /// The end of grace, or of the paid period without one; nil unless the renewal's charge failed.
   package var graceEndsAt: Timestamp?
   /// The date of a refund, or of the withdrawal from a family.
   package var revokedAt: Timestamp?
-  /// The moment from which another charge replaces this one.
   package var supersededAt: Timestamp?
   /// The moment at which the charge was given to another account or released: access was lost.
   package var movedAt: Timestamp?
@@ -31,8 +27,7 @@ package struct Holding: Hashable, Sendable {
     package var phase: RenewalStatus.Phase
 
     package init(autoRenews: Bool, phase: RenewalStatus.Phase) {
-      self.autoRenews = autoRenews
-      self.phase = phase
+      (self.autoRenews, self.phase) = (autoRenews, phase)
     }
   }
 
@@ -63,9 +58,8 @@ package struct Holding: Hashable, Sendable {
 }
 
 extension OriginalTransaction {
-  /// Every owned charge as a holding of its owner, by date.
-  ///
-  /// A charge that Apple reports as a consumable is none, because it never entitles to anything.
+  /// Every owned charge as a holding of its owner, by date, except what Apple reports as a
+  /// consumable.
   package func allHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
     rule.charges.indices.compactMap { position in
       guard rule.charges[position].productType != .consumable else { return nil }
@@ -75,9 +69,8 @@ extension OriginalTransaction {
     }
   }
 
-  /// Every charge that moved to another account, as a holding that its last owner lost.
-  ///
-  /// Unlike ``allHoldings(_:)``, they depend on the order in which evidence arrived.
+  /// Every charge that moved to another account, as a holding that its last owner lost, which
+  /// depends on the order in which evidence arrived.
   package func lostHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
     rule.charges.indices.compactMap { position in
       guard rule.charges[position].productType != .consumable,
@@ -112,12 +105,9 @@ extension OriginalTransaction {
   /// clock that was ahead once moves all later entries of an original transaction.
   private static let recordingTolerance: Duration = .days(2)
 
-  /// The holdings that can still matter at or after `moment`, by date: without those that ended
-  /// over two days before, if the same account holds the same product of the same original
-  /// transaction for longer.
-  ///
-  /// - Parameter moment: The recording date of the last entry, so that the result depends on the
-  ///   entries alone.
+  /// The holdings that can still matter at or after `moment`, the recording date of the last entry,
+  /// by date: without those that ended over two days before, if the same account holds the same
+  /// product of the same original transaction for longer.
   package func holdings(_ rule: OwnershipRule, asOf moment: Timestamp)
     -> [(account: AccountKey, holding: Holding)]
   {
@@ -137,8 +127,8 @@ extension OriginalTransaction {
     }
   }
 
-  /// The lost holdings that can be shown: of each product, the one with the latest end of access,
-  /// and those whose end only the catalogue has.
+  /// The lost holdings that can be shown: of each product the one whose access ends last, and those
+  /// whose end only the catalogue has.
   package func lastLostHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)]
   {
     let all = lostHoldings(rule)
@@ -194,9 +184,7 @@ extension Holding {
   }
 
   /// The same as reported by Apple; nil where only the catalogue has it.
-  fileprivate var reportedEnd: Timestamp? {
-    endsAt.map { min($0, supersededAt ?? $0) }
-  }
+  fileprivate var reportedEnd: Timestamp? { endsAt.map { min($0, supersededAt ?? $0) } }
 
   /// The order in which ended holdings are shown: the last to end, then the last to begin.
   fileprivate func endsEarlier(than other: Holding) -> Bool {
@@ -235,19 +223,19 @@ extension Holding {
   /// Tolerates clocks that differ: Apple dates charges seconds ahead.
   package func hasBegun(by moment: Timestamp) -> Bool { startsAt <= moment + .clockTolerance }
 
-  package func isRevoked(at moment: Timestamp) -> Bool {
-    revokedAt.map { $0 <= moment } ?? false
-  }
+  package func isRevoked(at moment: Timestamp) -> Bool { revokedAt.map { $0 <= moment } ?? false }
 }
 
-/// An account's holdings of one original transaction, or of those that Apple links, and the
-/// entitlements that they grant at a moment.
+/// An account's holdings of one original transaction, or of linked ones, and their entitlements.
 struct OriginalTransactionEntitlements {
   private struct Part {
     var holding: Holding
     /// Nil: never.
     var end: Timestamp?
     var entitlements: [ExactText]
+
+    /// The order of beginning.
+    var begin: (Timestamp, Charge.ID) { (holding.startsAt, holding.charge) }
 
     /// The end, including the grace period; nil: never.
     var gracedEnd: Timestamp? { end.map { max($0, holding.graceEndsAt ?? $0) } }
@@ -261,8 +249,7 @@ struct OriginalTransactionEntitlements {
   private let parts: [Part]
   private let moment: Timestamp
 
-  /// - Parameter holdings: Products that are not in the catalogue grant nothing yet, and
-  ///   consumables never do.
+  /// Products that are not in the catalogue grant nothing yet, and consumables never do.
   init(_ holdings: [Holding], in catalogue: Catalogue, at moment: Timestamp) {
     self.moment = moment
     parts = holdings.compactMap { holding in
@@ -303,7 +290,7 @@ struct OriginalTransactionEntitlements {
   /// reports renewals up to a day early, and dates some a few seconds after the last end.
   private func prolonged(_ part: Part, for name: ExactText) -> Part {
     var longest = part
-    for next in parts.sorted(by: beginsEarlier) {
+    for next in parts.sorted(by: { $0.begin < $1.begin }) {
       guard let end = longest.accessEnd else { break }
       guard next.holding.revokedAt == nil, next.holding.movedAt == nil,
         next.entitlements.contains(name),
@@ -363,25 +350,17 @@ struct OriginalTransactionEntitlements {
     }
   }
 
-  private func beginsEarlier(_ lhs: Part, _ rhs: Part) -> Bool {
-    (lhs.holding.startsAt, lhs.holding.charge) < (rhs.holding.startsAt, rhs.holding.charge)
-  }
-
   private func endedEarlier(_ lhs: Part, _ rhs: Part) -> Bool {
-    let (left, right) = (
-      accessEnd(of: lhs)?.milliseconds ?? .max, accessEnd(of: rhs)?.milliseconds ?? .max
-    )
-    return (left, lhs.holding.startsAt, lhs.holding.charge)
-      < (right, rhs.holding.startsAt, rhs.holding.charge)
+    let (left, right) = (accessEnd(of: lhs), accessEnd(of: rhs))
+    return left == right
+      ? lhs.begin < rhs.begin : left?.milliseconds ?? .max < right?.milliseconds ?? .max
   }
 
-  /// By the end, running parts last, so that a part dated a little ahead ends no other product
-  /// early.
+  /// By the end, running parts last: a part dated a little ahead ends no other product early.
   private func isLess(_ lhs: Part, _ rhs: Part) -> Bool {
     if isRunning(lhs) != isRunning(rhs) { return isRunning(rhs) }
-    let (left, right) = (lhs.end?.milliseconds ?? .max, rhs.end?.milliseconds ?? .max)
-    return (left, lhs.holding.startsAt, lhs.holding.charge)
-      < (right, rhs.holding.startsAt, rhs.holding.charge)
+    return lhs.end == rhs.end
+      ? lhs.begin < rhs.begin : lhs.end?.milliseconds ?? .max < rhs.end?.milliseconds ?? .max
   }
 
   private func isRunning(_ part: Part) -> Bool {

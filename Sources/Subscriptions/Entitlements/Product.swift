@@ -1,4 +1,3 @@
-/// The App Store's four product types.
 package enum ProductType: String, Codable, CaseIterable, Comparable, Sendable {
   case autoRenewable = "auto_renewable"
   case nonRenewing = "non_renewing"
@@ -17,8 +16,7 @@ package enum ProductType: String, Codable, CaseIterable, Comparable, Sendable {
   }
 }
 
-/// One version of a product's description in the catalogue, never rewritten: so a new price or
-/// period does not change the past.
+/// One version of a product's description in the catalogue; a new price doesn't change the past.
 package struct Product: Hashable, Sendable {
   package var id: ProductID
   package var validFrom: Timestamp
@@ -28,15 +26,13 @@ package struct Product: Hashable, Sendable {
   package var subscriptionGroup: String?
   /// The product's rank in its group; 1 is the highest, as in App Store Connect.
   package var level: Int?
-  /// The length of the period that one charge pays for; needed only for non-renewing subscriptions,
-  /// whose end Apple does not report.
+  /// What one charge pays for; needed for non-renewing ones, whose end Apple does not report.
   package var period: CalendarPeriod?
   package var priceMilliunits: Int64?
   /// ISO 4217.
   package var currency: String?
   package var displayName: String?
 
-  /// Sorts the entitlements.
   package init(
     id: ProductID, validFrom: Timestamp, type: ProductType, entitlements: [String],
     subscriptionGroup: String? = nil, level: Int? = nil, period: CalendarPeriod? = nil,
@@ -78,9 +74,7 @@ package struct Catalogue: Sendable {
   /// By product id and date.
   package var allVersions: [Product] { versions.sorted { $0.key < $1.key }.flatMap(\.value) }
 
-  package var products: [Product] {
-    versions.values.compactMap(\.last).sorted { $0.id < $1.id }
-  }
+  package var products: [Product] { versions.values.compactMap(\.last).sorted { $0.id < $1.id } }
 }
 
 /// A length of time by the calendar: months and years keep the day of the month if possible.
@@ -92,16 +86,14 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
   package var days: Int
 
   package init(months: Int = 0, days: Int = 0) {
-    self.months = months
-    self.days = days
+    (self.months, self.days) = (months, days)
   }
 
   /// Reads an ISO 8601 duration of years, months, weeks and days, such as `P1M` or `P1Y`; nil for
   /// anything else, for a time part, for zero, and for more than a hundred years.
   package init?(iso8601 text: String) {
     // Five digits of days are 273 years, which is too long already.
-    let form =
-      /P(?:([0-9]{1,5})Y)?(?:([0-9]{1,5})M)?(?:([0-9]{1,5})W)?(?:([0-9]{1,5})D)?/
+    let form = /P(?:([0-9]{1,5})Y)?(?:([0-9]{1,5})M)?(?:([0-9]{1,5})W)?(?:([0-9]{1,5})D)?/
     // Its characters are compared byte by byte.
     guard text.isASCII, let match = text.wholeMatch(of: form)?.output else { return nil }
     func number(_ digits: Substring?) -> Int { digits.flatMap { Int($0) } ?? 0 }
@@ -120,8 +112,7 @@ package struct CalendarPeriod: Hashable, Sendable, CustomStringConvertible {
       + (days > 0 ? "\(days)D" : "")
   }
 
-  /// The moment this period after `start`, at the same time of day in UTC, limited to the last
-  /// writable moment.
+  /// The same time of day in UTC this period later, limited to the last writable moment.
   package func end(from start: Timestamp) -> Timestamp {
     let (date, millisecondOfDay) = start.dayAndTime
     let end =

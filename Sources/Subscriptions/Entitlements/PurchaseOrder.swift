@@ -38,17 +38,13 @@ package struct PurchaseOrder: Hashable, Sendable {
     case alreadyFulfilled
   }
 
-  /// A charge that could fulfil an order.
   package struct Payment: Hashable, Sendable {
     package var charge: Charge
     package var decision: Decision
-    /// The order that the charge has fulfilled.
     package var fulfils: UUID?
 
     package init(charge: Charge, decision: Decision, fulfils: UUID?) {
-      self.charge = charge
-      self.decision = decision
-      self.fulfils = fulfils
+      (self.charge, self.decision, self.fulfils) = (charge, decision, fulfils)
     }
 
     /// Whether the charge gives the account something that can have been ordered.
@@ -57,10 +53,8 @@ package struct PurchaseOrder: Hashable, Sendable {
     }
   }
 
-  /// Matches the order that a submission names.
-  ///
-  /// Dates don't matter, nor does the end of the last period if Apple does not report a charge's
-  /// kind. A charge that Apple reports as an automatic renewal fulfils no order.
+  /// Matches the order that a submission names, whatever the dates, but not with a charge that
+  /// Apple reports as an automatic renewal.
   ///
   /// - Parameter yielding: Orders that were matched without being named.
   package func match(
@@ -110,11 +104,9 @@ package struct PurchaseOrder: Hashable, Sendable {
     }
   }
 
-  /// Finds the order that a charge fulfils without being named.
-  ///
-  /// It is the owner's latest open order for the product, opened no later than five minutes after
-  /// the purchase: each cancelled payment leaves an open order behind. If none is open, it is the
-  /// latest expired one of the 60 days before.
+  /// Finds the order that a charge fulfils without being named: the owner's latest open one for the
+  /// product, opened no later than five minutes after the purchase, because each cancelled payment
+  /// leaves an open order behind, or else the latest expired one of the 60 days before.
   package static func latest(among orders: [PurchaseOrder], for payment: Payment)
     -> PurchaseOrder?
   {
@@ -137,7 +129,6 @@ extension PurchaseOrder.Payment {
     decision.isAutomaticRenewal(charge.kind) && !isBoughtByAnother
   }
 
-  /// The same, by Apple's kind alone.
   fileprivate var isCalledAutomatic: Bool { charge.kind == .renewal && !isBoughtByAnother }
 
   /// Whether another account bought it, though Apple charged at the period's end.

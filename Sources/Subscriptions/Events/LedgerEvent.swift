@@ -1,5 +1,4 @@
-/// A change that concerns one account, for the feed and the webhooks; one that concerns two is two
-/// events, of which neither names the other account.
+/// A change that concerns one account, for the feed and the webhooks; never names another one.
 package struct LedgerEvent: Hashable, Sendable {
   package enum Kind: String, CaseIterable, Codable, Sendable {
     case transactionRecorded = "transaction.recorded"
@@ -37,13 +36,8 @@ package struct LedgerEvent: Hashable, Sendable {
   package var account: AccountKey?
   package var data: EventData
 
-  package init(
-    _ kind: Kind, at occurredAt: Timestamp, account: AccountKey?, data: EventData
-  ) {
-    self.kind = kind
-    self.occurredAt = occurredAt
-    self.account = account
-    self.data = data
+  package init(_ kind: Kind, at occurredAt: Timestamp, account: AccountKey?, data: EventData) {
+    (self.kind, self.occurredAt, self.account, self.data) = (kind, occurredAt, account, data)
   }
 }
 
@@ -65,7 +59,6 @@ package struct EventData: Hashable, Sendable {
   /// The new value, for `renewal_status.changed`.
   package var autoRenewing: Bool?
   package var autoRenewProductID: ProductID?
-  /// The row of the decision table that assigned the owner.
   package var rule: Decision.Rule?
   /// The reason in a sentence without account names.
   package var because: String?
@@ -73,9 +66,7 @@ package struct EventData: Hashable, Sendable {
   package var isOwner: Bool?
   /// The other side of a moved binding or a corrected owner.
   package var counterpart: Counterpart?
-  /// The current state, for entitlement events.
   package var entitlement: Entitlement?
-  /// All current entitlements, for a moved binding.
   package var entitlements: [Entitlement]?
   /// A UUID in lower case by which the app server may know an erased account.
   package var appAccountToken: String?

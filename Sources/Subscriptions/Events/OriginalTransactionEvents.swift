@@ -1,7 +1,5 @@
-/// The changes of a recording, as events for the accounts concerned.
-///
-/// Compares the states before and after, and takes changes of owners from the entries: recording
-/// known evidence again publishes nothing.
+/// The changes of a recording, as events for the accounts concerned: from the states before and
+/// after and, for owners, from the entries, so that known evidence publishes nothing.
 package struct OriginalTransactionEvents: Sendable {
   private let before: ObservedState
   private let after: ObservedState
@@ -17,10 +15,7 @@ package struct OriginalTransactionEvents: Sendable {
   }
 
   /// Events about charges, owners and revocations, then about the binding and the next renewal, in
-  /// the order of publishing.
-  ///
-  /// A moved binding's current entitlements are added later: they depend on all original
-  /// transactions.
+  /// the order of publishing, without a moved binding's current entitlements.
   package func events(at now: Timestamp) -> [LedgerEvent] {
     guard !entries.isEmpty else { return [] }
     let items =
@@ -47,8 +42,7 @@ package struct OriginalTransactionEvents: Sendable {
       .map { (.transactionRecorded, after.owner(of: $0), EventData($0)) }
   }
 
-  /// Charges that were revoked since, or restored, as is one that turned out to be upgraded and not
-  /// refunded.
+  /// Charges revoked since, or restored, as is one that was upgraded and not refunded.
   private var revocationEvents: [Item] {
     after.rule.charges.compactMap { charge -> Item? in
       let known = before.charge(of: charge.id).flatMap {
@@ -112,8 +106,7 @@ package struct OriginalTransactionEvents: Sendable {
     return items(.bindingClosed, old, new) + items(.bindingOpened, new, old)
   }
 
-  /// The charge that moved the binding: the first in the last stretch of the new account's charges
-  /// that it did not own before.
+  /// The charge that moved the binding: the first new one in the new account's last stretch.
   private var movingCharge: Charge? {
     let all = after.rule.charges
     let charges = all.positionsThatRan(among: all.indices).map { all[$0] }
@@ -124,8 +117,7 @@ package struct OriginalTransactionEvents: Sendable {
     } ?? charges.last
   }
 
-  /// The renewal status that the bound account knows; for a new account the one that a purchase
-  /// implies.
+  /// The renewal status that the bound account knows: for a new one what a purchase implies.
   private var knownOutlook: RenewalOutlook? {
     before.boundAccount == after.boundAccount ? before.outlook : nil
   }
@@ -219,8 +211,7 @@ struct ObservedState: Sendable {
   let outlook: RenewalOutlook?
 
   init(line: OriginalTransaction, rule: OwnershipRule) {
-    self.line = line
-    self.rule = rule
+    (self.line, self.rule) = (line, rule)
     outlook = RenewalOutlook(rule)
   }
 
@@ -239,7 +230,6 @@ struct ObservedState: Sendable {
 
 struct RenewalOutlook: Hashable, Sendable {
   var autoRenews: Bool
-  /// The product of the next renewal.
   var productID: ProductID
   var phase: RenewalStatus.Phase
 
@@ -264,15 +254,11 @@ struct RenewalOutlook: Hashable, Sendable {
 }
 
 package enum EntitlementEvents {
-  /// Compares the published entitlements of an account with the current ones.
+  /// Compares the published entitlements of an account, by their ends of access, with the current
+  /// ones; returns the events by name, and the new published state.
   ///
   /// Access whose published end has passed is reported as expired at that end, even if there is
   /// access again by now.
-  ///
-  /// - Parameters:
-  ///   - published: The end of access of each entitlement that events have reported as active; nil:
-  ///     never.
-  /// - Returns: The events by the entitlements' names, and the new published state.
   package static func events(
     for account: AccountKey, published: [ExactText: Timestamp?], now entitlements: [Entitlement],
     at now: Timestamp
@@ -290,13 +276,11 @@ package enum EntitlementEvents {
       if case .some(.some(let end)) = known, end <= now {
         let shown = current[name].flatMap { $0.isActive ? nil : $0 }
         let source = current[name]?.source ?? .appStore
-        add(
-          .entitlementExpired, at: end, shown ?? .ended(name, .expired, at: end, from: source))
+        add(.entitlementExpired, at: end, shown ?? .ended(name, .expired, at: end, from: source))
         known = nil
       }
       switch (known, active[name]) {
-      case (nil, let entitlement?):
-        add(.entitlementGranted, at: now, entitlement)
+      case (nil, let entitlement?): add(.entitlementGranted, at: now, entitlement)
       case (let end?, let entitlement?):
         if entitlement.accessEndsAt == end { continue }
         let isLonger = entitlement.accessEndsAt.map { new in end.map { $0 < new } ?? false } ?? true
@@ -308,50 +292,6 @@ package enum EntitlementEvents {
       }
     }
     return (events, active.mapValues(\.accessEndsAt))
-  }
-
-  package static func nextChange(
-    holdings: [Holding], grants: [Grant], catalogue: Catalogue, after now: Timestamp
-  ) -> Timestamp? {
-    moments(
-      of: holdings.filter { $0.entitlements(in: catalogue)?.isEmpty == false }, grants,
-      in: catalogue
-    ).filter { now < $0 }.min()
-  }
-
-  private static func moments(of holdings: [Holding], _ grants: [Grant], in catalogue: Catalogue)
-    -> [Timestamp]
-  {
-    var moments: [Timestamp] = []
-    func add(_ moment: Timestamp?) { if let moment { moments.append(moment) } }
-    for holding in holdings {
-      add(holding.startsAt - .clockTolerance)
-      add(holding.startsAt)
-      add(holding.end(in: catalogue))
-      add(holding.revokedAt)
-      add(holding.movedAt)
-      add(holding.graceEndsAt)
-    }
-    for grant in grants {
-      add(grant.startsAt)
-      add(grant.accessEnd)
-      add(grant.revokedAt)
-    }
-    return moments
-  }
-
-  /// Finds the longest time around a moment in which the entitlements stay the same.
-  ///
-  /// Unlike in ``nextChange(holdings:grants:catalogue:after:)``, products without entitlements
-  /// count: one that is current hides those of the others.
-  static func constancy(
-    holdings: [Holding], grants: [Grant], catalogue: Catalogue, around moment: Timestamp
-  ) -> Range<Timestamp> {
-    var (start, end) = (Timestamp(milliseconds: .min), Timestamp(milliseconds: .max))
-    for change in moments(of: holdings, grants, in: catalogue) {
-      if change <= moment { start = max(start, change) } else { end = min(end, change) }
-    }
-    return start..<end
   }
 }
 

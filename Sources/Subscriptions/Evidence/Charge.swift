@@ -1,10 +1,7 @@
 package import struct Foundation.UUID
 
-/// A payment by the customer: usually one transaction, but a restore or another device can report
-/// it under another `transaction_id`.
-///
-/// The first one recorded names the charge; the others are its aliases, never owned, granted,
-/// counted or delivered a second time.
+/// A payment by the customer, under the `transaction_id` recorded first; a restore or another
+/// device can report it under others, its aliases, never owned, counted or delivered again.
 package struct Charge: Hashable, Sendable {
   package typealias ID = TransactionKey
 
@@ -23,11 +20,9 @@ package struct Charge: Hashable, Sendable {
   package let upgradedAsOf: Timestamp?
   /// The refund or revocation that ended it early; never an upgrade.
   package internal(set) var revocation: Revocation?
-  /// The moment from which another charge replaces this one.
   package internal(set) var supersededAt: Timestamp?
 
-  /// Whether the charge is of an auto-renewable subscription, so that the rule's first row can
-  /// hold.
+  /// Whether it is of an auto-renewable subscription, so that the rule's first row can hold.
   package var isSubscription: Bool {
     ProductType.known(of: productID, as: productType, hasExpiry: end != nil) == .autoRenewable
   }
@@ -36,15 +31,12 @@ package struct Charge: Hashable, Sendable {
     ProductType.known(of: productID, as: productType, hasExpiry: end != nil, in: catalogue)
   }
 
-  /// Whether it was replaced before it began, so that nothing follows it: Apple had charged early
-  /// and dated it ahead.
+  /// Whether it was replaced before it began, which Apple had dated ahead: nothing follows it.
   package var neverBegan: Bool { supersededAt.map { $0 < date } ?? false }
 
   /// Every transaction that reports this charge, the naming one first.
   package var transactions: [TransactionKey] { [id] + aliases }
-}
 
-extension Charge {
   /// A revocation within this time of another product's charge is an upgrade.
   package static let upgradeTolerance: Duration = .seconds(60)
 
@@ -135,8 +127,7 @@ extension [Charge] {
     }
   }
 
-  /// The date of the purchase of another plan that replaced a charge; nil if there was none before
-  /// the charge was revoked.
+  /// The date of another plan's purchase that replaced a charge before it was revoked, if any.
   private func boughtInstead(ofChargeAt index: Int, among purchases: [Int]) -> Timestamp? {
     let charge = self[index]
     guard let end = [charge.end, charge.revocation?.at].compactMap(\.self).min() else { return nil }
@@ -145,8 +136,7 @@ extension [Charge] {
     return purchases.lazy.map { self[$0] }.first { other in
       guard other.productID != charge.productID else { return false }
       if charge.date < other.date { return other.date < end }
-      // Renewals don't begin within a purchased period: Apple charged this one early and dated it
-      // ahead.
+      // Renewals don't begin within a purchased period: Apple dated this one ahead.
       guard charge.kind == .renewal, other.date < charge.date, let otherEnd = other.end,
         let lastEnd
       else { return false }
@@ -168,9 +158,7 @@ struct Partition {
       .sorted { $0[0] < $1[0] }
   }
 
-  mutating func unite(_ one: Int, _ other: Int) {
-    parents[root(of: one)] = root(of: other)
-  }
+  mutating func unite(_ one: Int, _ other: Int) { parents[root(of: one)] = root(of: other) }
 
   private mutating func root(of position: Int) -> Int {
     var position = position
@@ -180,9 +168,7 @@ struct Partition {
     }
     return position
   }
-}
 
-extension Partition {
   /// Joins the transactions that report the same charge, transitively.
   ///
   /// They share the `web_order_line_item_id` or, if linked, the `transaction_id`. If either lacks
@@ -204,10 +190,9 @@ extension Partition {
     }
   }
 
-  /// Joins the reports of one purchase of a one-time product.
-  ///
-  /// By date, each report belongs to a purchase before it unless that was revoked by then,
-  /// according to any of its reports so far: a restore may omit the refund.
+  /// Joins the reports of one purchase of a one-time product, by date: each belongs to a purchase
+  /// before it, unless any report so far revoked that by then, because a restore may omit the
+  /// refund.
   private mutating func uniteRestores(_ positions: [Int], of transactions: [StoreTransaction]) {
     func isBefore(_ one: Int, _ other: Int) -> Bool {
       (transactions[one].chargedAt, transactions[one].key)

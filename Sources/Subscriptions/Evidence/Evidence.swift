@@ -21,8 +21,7 @@ package enum Evidence: Hashable, Codable, Sendable {
 package enum ChargeKind: String, Codable, Sendable {
   /// Apple renewed: `transactionReason` RENEWAL, DID_RENEW, DID_RECOVER.
   case renewal
-  /// The customer acted: `transactionReason` PURCHASE, SUBSCRIBED, INITIAL_BUY,
-  /// INTERACTIVE_RENEWAL.
+  /// The customer acted: PURCHASE, SUBSCRIBED, INITIAL_BUY, INTERACTIVE_RENEWAL.
   case purchase
   /// Receipts don't report it.
   case unknown
@@ -110,7 +109,6 @@ package struct RenewalStatus: Hashable, Codable, Sendable {
   package var autoRenews: Bool?
   /// Nil: not reported.
   package var phase: Phase?
-  /// The product of the next renewal.
   package var autoRenewProductID: ProductID?
   /// Apple's reason for the end: 1 the customer, 2 billing, 3 the price, 4 the product, 5 other.
   package var expirationIntent: Int?
@@ -119,9 +117,8 @@ package struct RenewalStatus: Hashable, Codable, Sendable {
   package var isCommitment: Bool
 
   package init(
-    asOf: Timestamp, autoRenews: Bool?, phase: Phase? = nil,
-    autoRenewProductID: ProductID? = nil, expirationIntent: Int? = nil,
-    appAccountToken: UUID? = nil, isCommitment: Bool = false
+    asOf: Timestamp, autoRenews: Bool?, phase: Phase? = nil, autoRenewProductID: ProductID? = nil,
+    expirationIntent: Int? = nil, appAccountToken: UUID? = nil, isCommitment: Bool = false
   ) {
     self.asOf = asOf
     self.autoRenews = autoRenews

@@ -1,7 +1,6 @@
 package import struct Foundation.UUID
 
-/// Everything that the ownership rule reads, of one original transaction and those that Apple links
-/// with it: Apple's evidence as a set, and people's actions in order.
+/// Everything that the ownership rule reads: Apple's evidence as a set, people's actions in order.
 package struct EvidenceHistory: Sendable {
   /// In the order of recording.
   package private(set) var transactions: [StoreTransaction] = []
@@ -13,9 +12,7 @@ package struct EvidenceHistory: Sendable {
   package var tokenHolders: [UUID: AccountKey] = [:]
   /// The orders of the claiming accounts, for the products that occur.
   package var orders: Set<OpenedOrder> = []
-  /// The dates at which accounts were erased.
   package var erasures: [AccountKey: Timestamp] = [:]
-  /// The accounts that were merged into others.
   package var merges: [AccountKey: AccountMerge] = [:]
 
   private var positions: [TransactionKey: Int] = [:]
@@ -94,10 +91,8 @@ package struct EvidenceHistory: Sendable {
     }
   }
 
-  /// Whether an account claimed a transaction before, and since the last release.
-  ///
-  /// Releases of all charges count: which transactions report one charge may become known later,
-  /// and claiming an owned charge again changes nothing.
+  /// Whether an account claimed a transaction before, and since the last release of any charge:
+  /// which transactions report one charge may become known later.
   package func hasClaim(by account: AccountKey, on transaction: TransactionKey) -> Bool {
     claimants[transaction]?.contains(account) ?? false
   }
@@ -118,9 +113,8 @@ package struct EvidenceHistory: Sendable {
     erasures[account].map { $0 <= moment } ?? false
   }
 
-  /// The account that an account was merged into, transitively; itself if it never was.
-  ///
-  /// - Parameter moment: Only merges until then count; nil: all.
+  /// The account that an account was merged into, transitively, by `moment` or (nil) by now; itself
+  /// if it never was.
   func successor(of account: AccountKey, asOf moment: Timestamp? = nil) -> AccountKey {
     var account = account
     // Merges never form a circle; the bound protects against one all the same.
@@ -135,8 +129,7 @@ package struct EvidenceHistory: Sendable {
 extension RenewalStatus {
   /// A total order: by date, then on before off, then by severity, then by the rest.
   func precedes(_ other: RenewalStatus) -> Bool {
-    asOf == other.asOf
-      ? tieBreaker.lexicographicallyPrecedes(other.tieBreaker) : asOf < other.asOf
+    asOf == other.asOf ? tieBreaker.lexicographicallyPrecedes(other.tieBreaker) : asOf < other.asOf
   }
 
   private var tieBreaker: [String] {

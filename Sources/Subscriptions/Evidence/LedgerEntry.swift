@@ -7,17 +7,13 @@ package struct LedgerEntry: Hashable, Codable, Sendable {
   package var content: Content
 
   package init(line: OriginalTransactionKey, number: Int, recordedAt: Timestamp, content: Content) {
-    self.line = line
-    self.number = number
-    self.recordedAt = recordedAt
-    self.content = content
+    (self.line, self.number, self.recordedAt, self.content) = (line, number, recordedAt, content)
   }
 
   package var recorded: RecordingOrder { RecordingOrder(at: recordedAt, number: number) }
 
   package enum Content: Hashable, Codable, Sendable {
     case evidence(Evidence)
-    /// A claim or an override.
     case action(OwnershipAction)
     case ownership(OwnershipChange)
 
@@ -68,11 +64,9 @@ package struct OwnershipChange: Hashable, Codable, Sendable {
   package enum Action: String, Codable, Sendable {
     /// Apple's evidence.
     case decided
-    /// A claim.
     case claimed
     /// Late evidence from Apple that shows the recorded owner to be wrong.
     case corrected
-    /// An administrator.
     case placed
   }
 

@@ -2,11 +2,6 @@
 ///
 /// Everything enters through `record`, which appends entries and applies them: applying the same
 /// entries again gives the same value.
-///
-/// ```swift
-/// var line = OriginalTransaction(members: [id])
-/// let (entries, rule) = line.record(evidence, actions: claims, at: now)
-/// ```
 package struct OriginalTransaction: Sendable {
   /// Without repetitions.
   package private(set) var history = EvidenceHistory()
@@ -21,7 +16,6 @@ package struct OriginalTransaction: Sendable {
   package struct RecordedDecision: Hashable, Sendable {
     package var decision: Decision
     package var decidedAt: Timestamp
-    /// The date of the latest correction by late evidence.
     package var correctedAt: Timestamp?
     /// The last owner before this one, and when it lost the charge.
     package var lost: Loss?
@@ -31,8 +25,7 @@ package struct OriginalTransaction: Sendable {
       package var at: Timestamp
 
       package init(account: AccountKey, at: Timestamp) {
-        self.account = account
-        self.at = at
+        (self.account, self.at) = (account, at)
       }
     }
 
@@ -71,16 +64,13 @@ package struct OriginalTransaction: Sendable {
     update(&history)
   }
 
-  /// Records evidence from one source and people's actions.
-  ///
-  /// Recording the same again adds nothing.
+  /// Records evidence from one source and people's actions; the same again adds nothing.
   ///
   /// - Parameters:
-  ///   - actions: Actions in order; claims only on transactions that are recorded or in `evidence`.
-  ///   - now: The recording date. It must be later than that of every earlier entry, because it
-  ///     orders the actions of several original transactions.
-  /// - Returns: The entries to append, in order, and the rule whose decisions they record; no rule
-  ///   if there are no entries.
+  ///   - actions: In order; claims only on transactions that are recorded or in `evidence`.
+  ///   - now: The recording date, later than that of every earlier entry, because it orders the
+  ///     actions of several original transactions.
+  /// - Returns: The entries to append, and the rule whose decisions they record; nil without any.
   package mutating func record(
     _ evidence: [Evidence], actions: [OwnershipAction] = [], at now: Timestamp
   ) -> (entries: [LedgerEntry], rule: OwnershipRule?) {
@@ -99,16 +89,11 @@ package struct OriginalTransaction: Sendable {
   package mutating func replay(_ entry: LedgerEntry) {
     heads[entry.line] = max(heads[entry.line] ?? 0, entry.number)
     switch entry.content {
-    case .evidence(.transaction(let record)):
-      history.add(record, recorded: entry.recorded)
-    case .evidence(.renewalStatus(let status, _)):
-      history.add(status)
-    case .evidence(.link(let line, let previous)):
-      links[line, default: []].insert(previous)
-    case .action(let action):
-      history.add(action, recorded: entry.recorded)
-    case .ownership(let change):
-      replay(change, at: entry.recordedAt)
+    case .evidence(.transaction(let record)): history.add(record, recorded: entry.recorded)
+    case .evidence(.renewalStatus(let status, _)): history.add(status)
+    case .evidence(.link(let line, let previous)): links[line, default: []].insert(previous)
+    case .action(let action): history.add(action, recorded: entry.recorded)
+    case .ownership(let change): replay(change, at: entry.recordedAt)
     }
   }
 
@@ -165,7 +150,7 @@ package struct OriginalTransaction: Sendable {
     var charges = Charge.charges(in: history)
     for case .renewalStatus(let status, let line) in evidence where known.add(status) {
       let isFull = repeated[line]?.statuses.count == RepeatedEvidence.mostStatuses
-      if isFull { repeated[line]?.removeStatuses() }
+      if isFull { repeated[line]?.statuses = [] }
       if !isFull, history.isRepeated(status, among: charges) {
         repeated[line, default: RepeatedEvidence()].add(status)
       } else {
@@ -182,7 +167,7 @@ package struct OriginalTransaction: Sendable {
     }
     for (line, statuses) in repeated.mapValues(\.statuses).sorted(by: { $0.key < $1.key }) {
       for status in statuses where !history.isRepeated(status, among: charges) {
-        repeated[line]?.remove(status)
+        repeated[line]?.statuses.removeAll { $0 == status }
         entries.append(append(.evidence(.renewalStatus(status, line: line)), to: line, at: now))
       }
     }

@@ -1,8 +1,7 @@
 /// Apple's answers about one original transaction that only repeat recorded facts.
 ///
-/// They have no entries, and the ownership rule does not read them. Other evidence can give one a
-/// meaning, such as a contradicting answer of an earlier date that arrives later: then it gets its
-/// entry, so that every order of arrival gives the same decisions.
+/// Without entries, they are not read by the rule until other evidence gives one a meaning, such as
+/// a contradicting answer of an earlier date: so every order of arrival gives the same decisions.
 package struct RepeatedEvidence: Hashable, Sendable {
   struct Form: Hashable, Codable, Sendable {
     var hasExpiry: Bool
@@ -13,10 +12,9 @@ package struct RepeatedEvidence: Hashable, Sendable {
   /// The dates of the latest answers, by the transactions' positions in the order of recording.
   private(set) var answers: [Form: [Int: Timestamp]] = [:]
   /// By date.
-  package private(set) var statuses: [RenewalStatus] = []
+  package internal(set) var statuses: [RenewalStatus] = []
 
-  /// After so many statuses the next gets an entry and these are forgotten, which limits the size
-  /// of the stored row.
+  /// Limits the size of the stored row: after so many, the next gets an entry, and these go.
   static let mostStatuses = 50
 
   package init() {}
@@ -30,8 +28,7 @@ package struct RepeatedEvidence: Hashable, Sendable {
   // MARK: Transactions
 
   mutating func add(_ form: Form, about position: Int, asOf: Timestamp) {
-    answers[form, default: [:]][position] =
-      max(answers[form]?[position] ?? asOf, asOf)
+    answers[form, default: [:]][position] = max(answers[form]?[position] ?? asOf, asOf)
   }
 
   mutating func removeAnswers(about position: Int) {
@@ -52,10 +49,6 @@ package struct RepeatedEvidence: Hashable, Sendable {
     let position = statuses.lastIndex { $0.asOf <= status.asOf }.map { $0 + 1 } ?? 0
     statuses.insert(status, at: position)
   }
-
-  mutating func removeStatuses() { statuses = [] }
-
-  mutating func remove(_ status: RenewalStatus) { statuses.removeAll { $0 == status } }
 }
 
 extension TransactionRecord {
@@ -68,8 +61,7 @@ extension TransactionRecord {
       purchaseDate: max(known.purchaseDate, known.chargedAt),
       expiresDate: form.hasExpiry ? known.expiresDate?.value : nil, quantity: known.quantity,
       appAccountToken: form.hasToken ? known.appAccountToken?.value : nil,
-      ownershipType: known.ownershipType, periodType: known.periodType,
-      revocation: form.revocation)
+      ownershipType: known.ownershipType, periodType: known.periodType, revocation: form.revocation)
   }
 
   fileprivate var form: RepeatedEvidence.Form {
@@ -172,7 +164,6 @@ extension RepeatedEvidence: Codable {
     var transactions: [ClosedRange<Int>]
   }
 
-  /// Statuses that say the same.
   private struct Statuses: Codable {
     var first: RenewalStatus
     var asOf: [Timestamp]

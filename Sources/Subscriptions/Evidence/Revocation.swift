@@ -7,13 +7,8 @@ package struct Revocation: Hashable, Codable, Sendable {
   /// The refunded share in thousandths of a percent; nil: not reported.
   package var percentage: Int64?
 
-  package init(
-    at: Timestamp, reason: String?, type: String? = nil, percentage: Int64? = nil
-  ) {
-    self.at = at
-    self.reason = reason
-    self.type = type
-    self.percentage = percentage
+  package init(at: Timestamp, reason: String?, type: String? = nil, percentage: Int64? = nil) {
+    (self.at, self.reason, self.type, self.percentage) = (at, reason, type, percentage)
   }
 
   /// Whether money was refunded, unlike to a member who leaves a family.
@@ -45,8 +40,7 @@ package struct Revocation: Hashable, Codable, Sendable {
 /// Apple's answers about the revocation of one transaction: extremes of all answers, so that
 /// merging is commutative, associative and idempotent.
 ///
-/// Signed answers are current. Unsigned ones can lag: they can omit a new revocation, and repeat
-/// one that a signed answer has lifted.
+/// Unsigned answers can omit a new revocation, and repeat one that a signed answer has lifted.
 package struct RevocationHistory: Hashable, Sendable {
   /// How far Apple's unsigned answers about receipts can lag.
   package static let lag: Duration = .hours(24)
@@ -82,8 +76,8 @@ package struct RevocationHistory: Hashable, Sendable {
   /// The revocation in effect: a later signed answer without it lifts it at once, an unsigned one
   /// only if dated at least 24 hours after it became known.
   ///
-  /// - Parameter lifted: The revocations that signed answers lifted on transactions of the charge.
-  ///   An unsigned answer that repeats one within 24 hours lags.
+  /// - Parameter lifted: What signed answers lifted on transactions of the charge, and unsigned
+  ///   ones repeat for 24 hours.
   fileprivate func current(lifted: [Dated<Timestamp>]) -> Revocation? {
     if let signed, isInEffect(signed) { return signed.value }
     guard let unsigned, isInEffect(unsigned) else { return nil }

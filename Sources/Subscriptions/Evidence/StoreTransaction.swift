@@ -76,15 +76,12 @@ package struct Dated<Value: Hashable & Sendable>: Hashable, Sendable {
   package var asOf: Timestamp
 
   package init(_ value: Value, asOf: Timestamp) {
-    self.value = value
-    self.asOf = asOf
+    (self.value, self.asOf) = (value, asOf)
   }
 }
 
-/// All of Apple's answers about one transaction, merged.
-///
-/// Merging is commutative, associative and idempotent, so the order of arrival does not matter:
-/// changeable values are dated, and of others the smaller wins should two answers disagree.
+/// All of Apple's answers about one transaction, merged in any order: changeable values are dated,
+/// and of others the smaller wins should two answers disagree.
 package struct StoreTransaction: Hashable, Sendable {
   package let key: TransactionKey
   /// The first recorded transaction of a charge names it.
@@ -134,8 +131,7 @@ package struct StoreTransaction: Hashable, Sendable {
     revocation = RevocationHistory(record)
   }
 
-  /// Whether it was recorded first; identifiers decide at equal moments on linked original
-  /// transactions.
+  /// Whether it was recorded first; identifiers decide at equal moments on linked ones.
   package func wasRecorded(before other: StoreTransaction) -> Bool {
     (recorded, key) < (other.recorded, other.key)
   }
@@ -183,8 +179,7 @@ package struct RecordingOrder: Hashable, Comparable, Codable, Sendable {
   package var number: Int
 
   package init(at: Timestamp, number: Int) {
-    self.at = at
-    self.number = number
+    (self.at, self.number) = (at, number)
   }
 
   package static func < (lhs: RecordingOrder, rhs: RecordingOrder) -> Bool {
@@ -206,30 +201,17 @@ func least<Value: Comparable>(_ lhs: Value?, _ rhs: Value?) -> Value? {
   return min(lhs, rhs)
 }
 
-/// Known before unknown, so that merging prefers knowledge.
+/// By name, which puts known before unknown, so that merging prefers knowledge.
 extension ChargeKind: Comparable {
-  package static func < (lhs: ChargeKind, rhs: ChargeKind) -> Bool { lhs.rank < rhs.rank }
-
-  private var rank: Int {
-    switch self {
-    case .purchase: 0
-    case .renewal: 1
-    case .unknown: 2
-    }
-  }
+  package static func < (lhs: ChargeKind, rhs: ChargeKind) -> Bool { lhs.rawValue < rhs.rawValue }
 }
 
 /// Particular before the default, which old answers omit.
 extension PeriodType: Comparable {
-  package static func < (lhs: PeriodType, rhs: PeriodType) -> Bool { lhs.rank < rhs.rank }
+  private static let order: [PeriodType] = [.trial, .intro, .offer, .normal]
 
-  private var rank: Int {
-    switch self {
-    case .trial: 0
-    case .intro: 1
-    case .offer: 2
-    case .normal: 3
-    }
+  package static func < (lhs: PeriodType, rhs: PeriodType) -> Bool {
+    lhs != rhs && order.first { $0 == lhs || $0 == rhs } == lhs
   }
 }
 

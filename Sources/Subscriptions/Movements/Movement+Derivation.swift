@@ -1,6 +1,5 @@
 extension Movement {
-  /// Derives all movements of an original transaction, with those that Apple links, past and
-  /// expected; in order, with unique keys.
+  /// Derives all movements of an original transaction, past and expected; in order, unique by key.
   package static func movements(
     of line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue
   ) -> [Movement] {
@@ -26,20 +25,17 @@ private struct Journal {
   private mutating func add(
     _ kind: Movement.Kind, at moment: Timestamp, _ terms: ChargeTerms, number: Int = 1,
     cause: String = "", from origin: Timestamp? = nil, price: ChargePrice? = nil, amount: Int64 = 0,
-    monthlyTwelfths: Int64 = 0, ownership: Movement.Ownership? = nil,
-    expiry: Movement.Expiry? = nil
+    monthlyTwelfths: Int64 = 0, ownership: Movement.Ownership? = nil, expiry: Movement.Expiry? = nil
   ) {
     movements.append(
       Movement(
-        kind: kind, at: moment, line: terms.charge.line,
-        transactionID: terms.charge.transactionID, productID: terms.productID,
-        productType: terms.productType, cause: cause, originAt: origin, number: number,
-        ownershipType: terms.ownershipType,
-        periodType: terms.periodType, offerType: terms.offerType, offerID: terms.offerID,
-        storefront: terms.storefront, quantity: terms.quantity,
-        currency: price?.currency, amountMilliunits: amount, priceSource: price?.source,
-        monthlyTwelfths: monthlyTwelfths, account: terms.owner, ownership: ownership,
-        expiry: expiry))
+        kind: kind, at: moment, line: terms.charge.line, transactionID: terms.charge.transactionID,
+        productID: terms.productID, productType: terms.productType, cause: cause, originAt: origin,
+        number: number, ownershipType: terms.ownershipType, periodType: terms.periodType,
+        offerType: terms.offerType, offerID: terms.offerID, storefront: terms.storefront,
+        quantity: terms.quantity, currency: price?.currency, amountMilliunits: amount,
+        priceSource: price?.source, monthlyTwelfths: monthlyTwelfths, account: terms.owner,
+        ownership: ownership, expiry: expiry))
   }
 
   // MARK: Charges
@@ -71,10 +67,8 @@ private struct Journal {
     }
   }
 
-  /// One movement out of each state, and one into the next.
-  ///
-  /// Product, ownership and segment change with the state, so that the stock of each is right.
-  /// A movement out names the charge that ran last.
+  /// One movement out of each state, by the charge that ran last, and one into the next, also if
+  /// product, ownership or segment change, so that the stock of each is right.
   private mutating func addStates(_ spans: [Span]) {
     var last: Span?
     for span in spans {
@@ -87,8 +81,7 @@ private struct Journal {
     }
   }
 
-  /// All movements of an uninterrupted paid time are in the segments of its first charge, so that the
-  /// stock of each segment is right.
+  /// All movements of an uninterrupted paid time are in the segments of its first charge.
   private mutating func addPaid(_ spans: [Span]) {
     guard let first = spans.first(where: \.isPaid)?.start else { return }
     var last: Span?
@@ -99,8 +92,7 @@ private struct Journal {
       defer { last = span }
       let moment = span.start
       switch (last.flatMap { $0.isPaid ? $0 : nil }, span.isPaid) {
-      case (nil, true) where moment == first:
-        addPaid(.started, at: moment, span.terms, from: first)
+      case (nil, true) where moment == first: addPaid(.started, at: moment, span.terms, from: first)
       case (nil, true):
         addPaid(
           .resumed, at: moment, span.terms,
@@ -109,8 +101,7 @@ private struct Journal {
         addPaid(
           .ended, at: moment, last.terms, number: -1,
           cause: (last.endCause ?? .unknown).rawValue, from: first)
-      case (let last?, true):
-        addChange(from: last.terms, to: span.terms, at: moment, since: first)
+      case (let last?, true): addChange(from: last.terms, to: span.terms, at: moment, since: first)
       case (nil, false): break
       }
     }
@@ -125,10 +116,8 @@ private struct Journal {
       monthlyTwelfths: Int64(number) * terms.monthlyTwelfths)
   }
 
-  /// The change of paid subscriptions and MRR from one charge to the next.
-  ///
-  /// Another currency or price source moves the whole amount, so that the sums of each are right; a
-  /// change of the price itself is separate.
+  /// The change of paid subscriptions and MRR from one charge to the next; another currency or
+  /// price source moves the whole amount, and a change of the price itself is separate.
   private mutating func addChange(
     from old: ChargeTerms, to new: ChargeTerms, at moment: Timestamp, since first: Timestamp
   ) {
@@ -172,9 +161,7 @@ private struct Journal {
 
   /// A trial is converted when a paid period follows; if Apple retried the charge in between, the
   /// trial ended unpaid first, and that end is reversed and replaced by a conversion.
-  private mutating func addTrialEnd(
-    before index: Int, in spans: [Span], begunAt start: Timestamp
-  ) {
+  private mutating func addTrialEnd(before index: Int, in spans: [Span], begunAt start: Timestamp) {
     let last = spans[index - 1]
     func add(at moment: Timestamp, number: Int = -1, _ cause: String) {
       self.add(.trialEnded, at: moment, last.terms, number: number, cause: cause, from: start)
@@ -228,8 +215,7 @@ extension OriginalTransaction {
       if let last {
         let isSecond = isNew && accounts.count == 2
         moves[binding.charge] = Movement.Ownership.Move(
-          from: last.account,
-          sharedWith: isSecond ? accounts.first { $0 != binding.account } : nil)
+          from: last.account, sharedWith: isSecond ? accounts.first { $0 != binding.account } : nil)
       }
       last = binding
     }
@@ -300,20 +286,16 @@ package struct ChargePrice: Hashable, Sendable {
   /// Nil for an amount out of range, or a malformed currency code.
   init?(_ amountMilliunits: Int64?, _ currency: String?, source: Source) {
     guard let amountMilliunits, let currency, Self.believable.contains(amountMilliunits),
-      currency.utf8.count == 3,
-      currency.utf8.allSatisfy((UInt8(ascii: "A")...UInt8(ascii: "Z")).contains)
+      currency.isThreeCapitals
     else { return nil }
-    self.amountMilliunits = amountMilliunits
-    self.currency = currency
-    self.source = source
+    (self.amountMilliunits, self.currency, self.source) = (amountMilliunits, currency, source)
   }
 
   /// The catalogue's price is for one; Apple's is for all.
   fileprivate init?(catalogue product: Product?, quantity: Int) {
     let amount = product?.priceMilliunits?.multipliedReportingOverflow(by: Int64(quantity))
     self.init(
-      amount.flatMap { $0.overflow ? nil : $0.partialValue }, product?.currency,
-      source: .catalogue)
+      amount.flatMap { $0.overflow ? nil : $0.partialValue }, product?.currency, source: .catalogue)
   }
 }
 
@@ -353,18 +335,15 @@ extension OriginalTransaction {
         ? Self.period(of: charge, periodType: periodType, product: product) : nil)
   }
 
-  /// The period that a charge pays for.
-  ///
-  /// The catalogue's is preferred, because Apple's extensions and recoveries in the grace period
-  /// move dates. For offers, which may cover several periods at once, and commitments, which are
-  /// paid monthly, dates are preferred.
+  /// The period that a charge pays for: the catalogue's, because Apple's extensions and recoveries
+  /// move dates, but by dates for offers, which may cover several periods at once, and commitments,
+  /// which are paid monthly.
   private static func period(of charge: Charge, periodType: PeriodType, product: Product?)
     -> BillingPeriod?
   {
     let described = product?.period.flatMap { BillingPeriod($0) }
     let dated = charge.end.flatMap { BillingPeriod(nearest: $0 - charge.date) }
-    return periodType == .normal && !charge.isCommitment
-      ? described ?? dated : dated ?? described
+    return periodType == .normal && !charge.isCommitment ? described ?? dated : dated ?? described
   }
 }
 

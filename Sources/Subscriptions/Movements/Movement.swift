@@ -6,7 +6,6 @@ package struct Movement: Hashable, Sendable {
     case charged
     /// A refund of the price or a share of it; neither an upgrade nor leaving a family.
     case refunded
-    /// A subscription left a state or entered one.
     case state
     /// The first paid period began.
     case started
@@ -14,9 +13,7 @@ package struct Movement: Hashable, Sendable {
     case resumed
     /// A paid period ended, and none followed.
     case ended
-    /// A change of product: the old one.
     case changedFrom = "changed_from"
-    /// A change of product: the new one.
     case changedTo = "changed_to"
     /// A new price of the same product.
     case repriced
@@ -33,8 +30,7 @@ package struct Movement: Hashable, Sendable {
     case billingLost = "billing_lost"
   }
 
-  /// The cause of `trialEnded` if the customer paid; any other is a
-  /// ``SubscriptionTimeline/EndCause``.
+  /// The cause of `trialEnded` if the customer paid; others are ``SubscriptionTimeline/EndCause``s.
   package static let converted = "converted"
   /// The cause of `resumed` after Apple's billing retry.
   package static let recovered = "recovered"
@@ -45,8 +41,7 @@ package struct Movement: Hashable, Sendable {
     package struct Move: Hashable, Sendable {
       /// Nil: no account.
       package var from: AccountKey?
-      /// The first account, if the owner is the second; nil for later accounts and for one that
-      /// returns.
+      /// The first account, if the owner is the second; nil for later ones and one that returns.
       package var sharedWith: AccountKey?
     }
 
@@ -87,7 +82,6 @@ package struct Movement: Hashable, Sendable {
   package var at: Timestamp
   /// The original transaction of the charge, one of those that Apple links.
   package var line: OriginalTransactionKey
-  /// The transaction that names the charge.
   package var transactionID: TransactionID
   package var productID: ProductID
   package var productType: ProductType?
@@ -95,8 +89,8 @@ package struct Movement: Hashable, Sendable {
   /// reason for `refunded`; `from` or `to` for `repriced` with another currency or source; else
   /// empty.
   package var cause: String
-  /// The date of the refunded charge, the first paid period, or the start of the trial or billing
-  /// issue.
+  /// The date of the refunded charge, the first paid period, the trial's start or the billing
+  /// issue's.
   package var originAt: Timestamp?
   /// The change of a stock: 1, -1 or 0.
   package var number: Int

@@ -1,8 +1,8 @@
-/// A subscription's whole life: one state of one charge at every moment from the first charge on.
+/// A subscription's whole life: one state of one charge at every moment from the first charge on,
+/// expected changes at their dates.
 ///
-/// It does not depend on the present: expected changes are included at their dates. Linked original
-/// transactions are one subscription, and so are all products of one, of which Apple lets one run
-/// at a time. Should paid periods overlap all the same, the charge that began last counts.
+/// Linked original transactions are one subscription, and so are all products of one. Should paid
+/// periods overlap, which Apple does not allow, the charge that began last counts.
 package struct SubscriptionTimeline: Hashable, Sendable {
   /// The states that reports count.
   package enum State: String, Codable, CaseIterable, Sendable {
@@ -55,7 +55,6 @@ package struct SubscriptionTimeline: Hashable, Sendable {
       }
     }
 
-    /// Whether Apple retries the charge.
     package var isInTrouble: Bool { state == .inGracePeriod || state == .inBillingRetry }
   }
 
@@ -63,7 +62,6 @@ package struct SubscriptionTimeline: Hashable, Sendable {
   package struct Switch: Hashable, Sendable {
     package var at: Timestamp
     package var isOn: Bool
-    /// The charge that ran.
     package var terms: ChargeTerms
   }
 
@@ -71,9 +69,7 @@ package struct SubscriptionTimeline: Hashable, Sendable {
   package private(set) var spans: [Span] = []
   /// By date.
   package private(set) var switches: [Switch] = []
-}
 
-extension SubscriptionTimeline {
   init(of line: OriginalTransaction, rule: OwnershipRule, terms all: [ChargeTerms]) {
     let course = rule.course
     let runs = Run.runs(of: rule.charges, course)
@@ -98,9 +94,7 @@ extension SubscriptionTimeline {
   package init(of line: OriginalTransaction, rule: OwnershipRule, in catalogue: Catalogue) {
     self.init(of: line, rule: rule, terms: line.terms(rule, in: catalogue))
   }
-}
 
-extension SubscriptionTimeline {
   struct Run {
     /// The charge's position among the rule's.
     var position: Int
@@ -115,7 +109,6 @@ extension SubscriptionTimeline {
     /// The date of the next charge.
     var next: Timestamp?
     var isRevoked: Bool
-    /// Whether money was refunded.
     var isRefunded: Bool
   }
 
@@ -144,8 +137,7 @@ extension SubscriptionTimeline.Run {
   private init(
     _ position: Int, of charge: Charge, before next: Timestamp?, _ course: RenewalForecast
   ) {
-    self.position = position
-    self.next = next
+    (self.position, self.next) = (position, next)
     start = charge.date
     paidEnd = charge.end
     var trouble = course.trouble(afterChargeAt: position, before: next)
@@ -183,9 +175,7 @@ extension SubscriptionTimeline.Run {
       }
       isOn = change.isOn
     }
-    if since < regularEnd {
-      spans.append(span(state(isOn, terms), from: since, to: regularEnd))
-    }
+    if since < regularEnd { spans.append(span(state(isOn, terms), from: since, to: regularEnd)) }
     if regularEnd < end { spans.append(span(.inGracePeriod, from: regularEnd, to: end)) }
     return spans
   }
@@ -203,8 +193,7 @@ extension SubscriptionTimeline.Run {
     func append(_ state: SubscriptionTimeline.State, until moment: Timestamp) {
       let until = end.map { min($0, moment) } ?? moment
       guard since < until else { return }
-      spans.append(
-        SubscriptionTimeline.Span(start: since, end: until, state: state, terms: terms))
+      spans.append(SubscriptionTimeline.Span(start: since, end: until, state: state, terms: terms))
       since = until
     }
     if isRevoked {
@@ -213,8 +202,7 @@ extension SubscriptionTimeline.Run {
       append(.inBillingRetry, until: retryEnd)
     }
     if end.map({ since < $0 }) ?? true {
-      spans.append(
-        SubscriptionTimeline.Span(start: since, end: end, state: .expired, terms: terms))
+      spans.append(SubscriptionTimeline.Span(start: since, end: end, state: .expired, terms: terms))
     }
     return spans
   }

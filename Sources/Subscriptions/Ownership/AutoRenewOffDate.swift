@@ -1,22 +1,20 @@
 /// A date at which auto-renew is said to have been switched off, without proof.
 ///
-/// Version 1 notifications name the moment of the switch (`auto_renew_status_change_date`), which
-/// Apple's answers about receipts do not. They are unsigned, so anyone with the shared secret could
-/// write any date. The date is used only next to Apple's own status, and where no later decision
-/// can depend on it.
+/// Version 1 notifications name it (`auto_renew_status_change_date`), but anyone with the shared
+/// secret could write any date. It is used only next to Apple's own status, and where no later
+/// decision can depend on it.
 package struct AutoRenewOffDate: Hashable, Sendable {
   package var line: OriginalTransactionKey
   package var at: Timestamp
 
   package init(line: OriginalTransactionKey, at: Timestamp) {
-    self.line = line
-    self.at = at
+    (self.line, self.at) = (line, at)
   }
 }
 
 extension OriginalTransaction {
-  /// The evidence that a reported date makes, next to Apple's statuses; nil where it is not
-  /// believed or adds nothing.
+  /// The evidence that a reported date makes, next to Apple's statuses and `evidence` that is about
+  /// to be recorded; nil where it is not believed or adds nothing.
   ///
   /// It is evidence if all of this holds, *P* being the latest charge:
   /// - Apple's latest status is *off*. The date moves it back, and never says *on*: an earlier *on*
@@ -25,8 +23,6 @@ extension OriginalTransaction {
   ///   is decided with it. Nor does Apple name a token in between: tokens count from the *off* on.
   /// - Apple's *off* lies more than 24 hours and a minute before the end of *P*: whether an *off*
   ///   is older than a day decides about a charge at the end, and here Apple's own is.
-  ///
-  /// - Parameter evidence: Evidence that is about to be recorded.
   package func evidence(of report: AutoRenewOffDate, knowing evidence: [Evidence] = [])
     -> Evidence?
   {

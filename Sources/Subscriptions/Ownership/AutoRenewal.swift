@@ -1,25 +1,18 @@
-/// "Actively auto-renewing as of t": the first row of the decision table.
-///
-/// Evidence dated at or after the charge doesn't show who was renewing when it was made, so every
-/// look at the history stops before t.
+/// "Actively auto-renewing as of t", the first row of the decision table, by evidence from before t
+/// alone: later evidence doesn't show who was renewing then.
 package struct AutoRenewal {
   let history: EvidenceHistory
   let charges: [Charge]
   let course: RenewalForecast
   private let constants: RuleConstants
 
-  init(
-    history: EvidenceHistory, charges: [Charge], constants: RuleConstants = .standard
-  ) {
-    self.history = history
-    self.charges = charges
-    self.constants = constants
+  init(history: EvidenceHistory, charges: [Charge], constants: RuleConstants = .standard) {
+    (self.history, self.charges, self.constants) = (history, charges, constants)
     course = RenewalForecast(history, charges: charges, constants: constants)
   }
 
-  /// Finds who was renewing when the charge at `position` was made.
-  ///
-  /// - Parameter owner: The owner of an earlier charge as of a moment.
+  /// Finds who was renewing when the charge at `position` was made, by the `owner` of an earlier
+  /// one.
   package func evidence(
     forChargeAt position: Int, owner: (_ position: Int, _ asOf: Timestamp) -> AccountKey?
   ) -> RenewalEvidence {
@@ -112,8 +105,7 @@ package struct AutoRenewal {
     }
     switch status.phase {
     case .gracePeriod, .billingRetry:
-      let limit = constants.billingRetry(
-        isCommitment: previous.isCommitment || status.isCommitment)
+      let limit = constants.billingRetry(isCommitment: previous.isCommitment || status.isCommitment)
       let isInTime = charge.date <= periodEnd + limit
       return (isInTime ? .recoveredFromBillingProblem : .billingRetryOver, status.at)
     case .expired: return (.expired, status.at)

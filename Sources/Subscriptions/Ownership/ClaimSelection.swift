@@ -1,21 +1,16 @@
-/// The charges of a submission that it claims.
-///
-/// A receipt lists everything that an Apple Account ever bought, in no order, and some of it may
-/// belong to other accounts. All of it is recorded; only the purchases that the submission can be
-/// about are claimed.
+/// The charges that a submission claims: a receipt lists everything that an Apple Account ever
+/// bought, in no order and perhaps for other accounts, all of which is recorded.
 package enum ClaimSelection: Hashable, Sendable {
   /// The transaction that the app names.
   case transaction(TransactionID)
-  /// A restore: everything.
   case restore
   /// The latest of each group, and all of the group that have not ended.
   case latest
   /// Signed transactions, which are sent one by one.
   case submitted
 
-  /// Selects from the merged records of a submission, by purchase date; never purchases after it
-  /// was received, however late Apple verifies it.
-  /// - Parameter receivedAt: The arrival of the submission, by Apple's clock.
+  /// Selects from the merged records of a submission, by purchase date; never purchases after its
+  /// arrival, by Apple's clock, however late Apple verifies it.
   package func select(
     from records: [TransactionRecord], receivedAt: Timestamp, catalogue: Catalogue
   ) -> [TransactionRecord] {
@@ -24,10 +19,8 @@ package enum ClaimSelection: Hashable, Sendable {
       .filter { !Self.isPurchased($0, after: receivedAt) }
       .sorted { ($0.chargedAt, $0.key) < ($1.chargedAt, $1.key) }
     switch self {
-    case .transaction(let id):
-      return eligible.filter { $0.key.transactionID == id }
-    case .restore, .submitted:
-      return eligible
+    case .transaction(let id): return eligible.filter { $0.key.transactionID == id }
+    case .restore, .submitted: return eligible
     case .latest:
       let groups = Dictionary(grouping: eligible) { Group(of: $0, in: catalogue) }
       return eligible.filter { record in
@@ -37,10 +30,8 @@ package enum ClaimSelection: Hashable, Sendable {
     }
   }
 
-  /// Whether a record was purchased after a submission was received, so that it can't be claimed.
-  ///
-  /// Apple charges renewals up to a day early and dates them ahead: such a charge in an answer from
-  /// the time of the submission had been made by then.
+  /// Whether a record was purchased after a submission was received, so that it can't be claimed;
+  /// an early renewal dated ahead was not, if the answer is from the time of the submission.
   package static func isPurchased(_ record: TransactionRecord, after receivedAt: Timestamp) -> Bool
   {
     let isEarly =

@@ -30,11 +30,8 @@ package struct Decision: Hashable, Codable, Sendable {
     self.renewal = renewal
     self.isProvisional = isProvisional
   }
-}
 
-extension Decision {
-  /// Whether Apple charged automatically, without a purchase: by the kind that it reports or, where
-  /// it reports none, by the evidence for the decision.
+  /// Whether Apple charged automatically: by the kind that it reports, else by the evidence.
   package func isAutomaticRenewal(_ kind: ChargeKind) -> Bool {
     switch kind {
     case .renewal: true
@@ -58,8 +55,8 @@ package struct Binding: Hashable, Sendable {
   package var charge: Charge.ID
   package var rule: Decision.Rule
 
-  /// Derives the bindings from charges by date, oldest first: one for each change of the account,
-  /// none before the first owner.
+  /// Derives the bindings, oldest first: one for each change of the account from the first owner
+  /// on.
   package static func bindings(of charges: [Charge], decisions: [Decision]) -> [Binding] {
     var bindings: [Binding] = []
     for position in charges.positionsThatRan(among: charges.indices) {

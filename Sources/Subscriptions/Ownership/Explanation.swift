@@ -25,14 +25,12 @@ package struct Explanation {
 
   package var sentence: String {
     switch decision.rule {
-    case .administrator:
-      return "An administrator assigned it to \(owner)."
+    case .administrator: return "An administrator assigned it to \(owner)."
     case .activelyAutoRenewing:
       return "\(subject) had auto-renew on when Apple charged: \(renewing)."
     case .submitter where decision.renewal.reason == .released:
       return "An administrator released it, and \(owner) was the next to submit it."
-    case .submitter:
-      return "\(subject) submitted it first; \(notRenewing)."
+    case .submitter: return "\(subject) submitted it first; \(notRenewing)."
     case .appAccountToken where !decision.isProvisional:
       return "It was bought with the token issued to \(owner); \(notRenewing)."
     case .appAccountToken:
@@ -42,12 +40,10 @@ package struct Explanation {
       return "It reports the same charge as transaction \(previous); one decision covers both."
     case .unclaimed where decision.renewal.reason == .released:
       return "An administrator released it, and no account has submitted it since."
-    case .unclaimed:
-      return "No account has submitted it yet; \(notRenewing)."
+    case .unclaimed: return "No account has submitted it yet; \(notRenewing)."
     }
   }
 
-  /// The rule as a clause about the owner; nil if there is none.
   package var clause: String? {
     switch decision.rule {
     case .administrator: "to whom an administrator assigned it"
@@ -61,9 +57,8 @@ package struct Explanation {
     }
   }
 
-  /// Why the charge continues no account's subscription, without transactions and dates.
-  ///
-  /// - Parameter previous: The owner of the charge before, if any.
+  /// Why the charge continues no account's subscription, without transactions and dates; `previous`
+  /// is the owner of the charge before, if any.
   package func lapse(of previous: String?) -> String? {
     let autoRenew = previous.map { "\($0)'s auto-renew" } ?? "auto-renew"
     return switch decision.renewal.reason {
@@ -76,10 +71,8 @@ package struct Explanation {
     case .lapsed: "auto-renew had lapsed and Apple had not reported a billing retry"
     case .expired: "the subscription had expired"
     case .billingRetryOver: "the period had ended longer ago than Apple retries billing"
-    case .tokenOfAnotherAccount:
-      "\(autoRenew) was off, then on again with another account's token"
-    case .orderedByAnotherAccount:
-      "\(autoRenew) was off, then on again by the account that ordered"
+    case .tokenOfAnotherAccount: "\(autoRenew) was off, then on again with another account's token"
+    case .orderedByAnotherAccount: "\(autoRenew) was off, then on again by the account that ordered"
     case .notASubscription, .noEarlierCharge, .released, .reportsAnotherCharge, .renewedByApple,
       .renewedAtPeriodEnd, .recoveredFromBillingProblem, .changedWhileRenewing:
       nil
@@ -90,14 +83,12 @@ package struct Explanation {
     let renewal = decision.renewal
     let reason =
       switch renewal.reason {
-      case .renewedByApple:
-        "Apple reported this charge as the renewal of transaction \(previous)"
+      case .renewedByApple: "Apple reported this charge as the renewal of transaction \(previous)"
       case .recoveredFromBillingProblem:
         "transaction \(previous) had lapsed, but Apple was still retrying the charge\(saidOn)"
       case .changedWhileRenewing:
         "transaction \(previous) was still active with auto-renew on\(saidOn)"
-      default:
-        "this charge begins where the period of transaction \(previous) ends"
+      default: "this charge begins where the period of transaction \(previous) ends"
       }
     guard let switchedOffAt = renewal.switchedOffAt else { return reason }
     return reason

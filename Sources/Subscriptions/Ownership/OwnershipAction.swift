@@ -6,13 +6,10 @@ package struct Claim: Hashable, Codable, Sendable {
   package var receivedAt: Timestamp
 
   package init(account: AccountKey, transaction: TransactionKey, receivedAt: Timestamp) {
-    self.account = account
-    self.transaction = transaction
-    self.receivedAt = receivedAt
+    (self.account, self.transaction, self.receivedAt) = (account, transaction, receivedAt)
   }
 }
 
-/// An administrator's override of a charge's owner.
 package struct OwnerOverride: Hashable, Codable, Sendable {
   /// Nil releases the charge: the first claim after this one gets it.
   package var account: AccountKey?
@@ -21,9 +18,7 @@ package struct OwnerOverride: Hashable, Codable, Sendable {
   package var effectiveFrom: Timestamp
 
   package init(account: AccountKey?, transaction: TransactionKey, effectiveFrom: Timestamp) {
-    self.account = account
-    self.transaction = transaction
-    self.effectiveFrom = effectiveFrom
+    (self.account, self.transaction, self.effectiveFrom) = (account, transaction, effectiveFrom)
   }
 
   package var isRelease: Bool { account == nil }
@@ -38,9 +33,7 @@ package struct OriginalTransactionOverride: Hashable, Codable, Sendable {
   package var boughtUntil: Timestamp
 
   package init(account: AccountKey, line: OriginalTransactionKey, boughtUntil: Timestamp) {
-    self.account = account
-    self.line = line
-    self.boughtUntil = boughtUntil
+    (self.account, self.line, self.boughtUntil) = (account, line, boughtUntil)
   }
 
   package func covers(_ charge: Charge) -> Bool {
@@ -85,8 +78,7 @@ package struct RecordedAction: Hashable, Comparable, Sendable {
   package var recorded: RecordingOrder
 
   package init(_ action: OwnershipAction, recorded: RecordingOrder) {
-    self.action = action
-    self.recorded = recorded
+    (self.action, self.recorded) = (action, recorded)
   }
 
   /// By the moment of recording, then by original transaction, since each counts its own entries.
@@ -103,9 +95,7 @@ package struct OpenedOrder: Hashable, Sendable {
   package var openedAt: Timestamp
 
   package init(account: AccountKey, productID: ProductID, openedAt: Timestamp) {
-    self.account = account
-    self.productID = productID
-    self.openedAt = openedAt
+    (self.account, self.productID, self.openedAt) = (account, productID, openedAt)
   }
 }
 
@@ -117,7 +107,6 @@ package struct AccountMerge: Hashable, Sendable {
   package var at: Timestamp
 
   package init(into: AccountKey, at: Timestamp) {
-    self.into = into
-    self.at = at
+    (self.into, self.at) = (into, at)
   }
 }

@@ -5,8 +5,7 @@ package struct OwnershipDifference: Hashable, Sendable {
   package var owner: AccountKey?
   package var decision: Decision
   package var verdict: OwnershipPolicy.Verdict
-  /// The end of its access, by a refund or replacement too; nil without access, as for consumables,
-  /// and for access without end.
+  /// By a refund or replacement too; nil without access, as for consumables, and without end.
   package var accessEndsAt: Timestamp?
   /// The length of its access; access without end counts until the moment of the comparison.
   package var access: Duration
@@ -36,8 +35,7 @@ package struct OwnershipDifference: Hashable, Sendable {
         : [holding.end(in: catalogue), holding.revokedAt].compactMap(\.self).min()
       return OwnershipDifference(
         charge: charge, owner: decision.owner, decision: decision, verdict: verdict,
-        accessEndsAt: isConsumable ? nil : end,
-        access: max(.zero, (end ?? now) - holding.startsAt),
+        accessEndsAt: isConsumable ? nil : end, access: max(.zero, (end ?? now) - holding.startsAt),
         price: line.terms(of: charge, owner: nil, in: catalogue).price)
     }
   }
@@ -99,9 +97,7 @@ package struct OwnershipComparison: Sendable {
       for account in difference.gains + [difference.loses].compactMap(\.self) {
         let hash = account.hashValue
         if accounts[nil, default: []].insert(hash).inserted { total.accounts += 1 }
-        if accounts[month, default: []].insert(hash).inserted {
-          figures[month]?.accounts += 1
-        }
+        if accounts[month, default: []].insert(hash).inserted { figures[month]?.accounts += 1 }
       }
     }
   }

@@ -6,40 +6,19 @@
 package enum OwnershipPolicy: Hashable, Sendable {
   /// The present rule, ``OwnershipRule``, with its own constants or others.
   case presentRule(RuleConstants)
-  /// The present rule without its exception for orders.
-  ///
-  /// A subscription that was switched off and on again stays with its subscriber until it lapses,
-  /// even if another account had ordered what Apple charges next.
+  /// The present rule without its exception for orders: what was switched off and on again stays
+  /// with its subscriber until it lapses.
   case untilItLapses
-  /// RevenueCat's "keep with original App User ID".
-  ///
-  /// | # | when | owner |
-  /// | --- | --- | --- |
-  /// | 1 | an account submitted the original transaction | the first, unless erased by then |
-  /// | 2 | otherwise | none |
+  /// RevenueCat's "keep with original App User ID": the first account that submitted the original
+  /// transaction, unless it was erased by then.
   case firstOwnerKeeps
-  /// RevenueCat's "transfer to new App User ID".
-  ///
-  /// | # | when | owner |
-  /// | --- | --- | --- |
-  /// | 1 | an account submitted the original transaction | the latest, of all its charges |
-  /// | 2 | otherwise | none |
-  ///
-  /// An account's repeated submissions of one transaction count once: the ledger records no more.
+  /// RevenueCat's "transfer to new App User ID": the latest account that submitted the original
+  /// transaction, for all its charges; repeated submissions of one transaction count once.
   case latestSubmitterTakes
-  /// StoreKit 2's `appAccountToken` alone.
-  ///
-  /// | # | when | owner |
-  /// | --- | --- | --- |
-  /// | 1 | the charge carries a token that was issued to an account | it, unless erased by then |
-  /// | 2 | otherwise | none |
+  /// StoreKit 2's `appAccountToken` alone: the account to which the charge's token was issued,
+  /// unless it was erased by then.
   case tokenDecides
   /// Every account that submitted an original transaction owns all of it.
-  ///
-  /// | # | when | owner |
-  /// | --- | --- | --- |
-  /// | 1 | accounts submitted the original transaction | each of them |
-  /// | 2 | otherwise | none |
   case shared
 
   /// All policies, the present rule with its own constants.
@@ -85,10 +64,7 @@ package enum OwnershipPolicy: Hashable, Sendable {
       return nil
     }
   }
-}
 
-extension OwnershipPolicy {
-  /// The owners of a charge under a policy.
   package struct Verdict: Hashable, Sendable {
     package enum Reason: Hashable, Sendable {
       /// By the present rule, or assigned by an administrator or an import.
@@ -101,7 +77,6 @@ extension OwnershipPolicy {
     package var owners: [AccountKey]
     package var reason: Reason
 
-    /// The reason in a sentence.
     package func sentence(name: (AccountKey) -> String) -> String {
       let accounts = owners.map { "“\(name($0))”" }.joined(separator: ", ")
       switch reason {
@@ -114,19 +89,16 @@ extension OwnershipPolicy {
         return "\(accounts) was the first to submit this original transaction."
       case .submission(.latestSubmitterTakes):
         return "\(accounts) was the latest to submit this original transaction."
-      case .submission:
-        return "Submitted this original transaction: \(accounts)."
+      case .submission: return "Submitted this original transaction: \(accounts)."
       }
     }
   }
 
-  /// Decides all charges of an original transaction.
   package func verdicts(on line: OriginalTransaction, recorded: OwnershipRule) -> [Verdict] {
     switch self {
     case .presentRule(let constants):
       // Under other constants, answers that only repeated recorded facts can matter.
-      let history =
-        constants == .standard ? line.history : line.history.adding(line.repeated)
+      let history = constants == .standard ? line.history : line.history.adding(line.repeated)
       return Self.verdicts(OwnershipRule(history, constants: constants), on: recorded.charges)
     case .untilItLapses:
       var history = line.history

@@ -5,22 +5,19 @@ package struct OwnershipPreview: Sendable {
   /// The decision if Apple renewed now, without a claim.
   package let renewal: Decision
 
-  /// - Parameter line: The original transaction as recorded; without charges the buyer owns
-  ///   everything.
+  /// Takes the original transaction as recorded; without charges the buyer owns everything.
   package init(
     of line: OriginalTransaction, account: AccountKey, id: OriginalTransactionKey, at now: Timestamp
   ) {
     let latest = OwnershipRule(line.history).charges.last
     purchase = Self.decision(
       kind: .purchase, on: line, like: latest, id: id, claimedBy: account, at: now)
-    renewal = Self.decision(
-      kind: .renewal, on: line, like: latest, id: id, claimedBy: nil, at: now)
+    renewal = Self.decision(kind: .renewal, on: line, like: latest, id: id, claimedBy: nil, at: now)
   }
 
   private static func decision(
     kind: ChargeKind, on line: OriginalTransaction, like latest: Charge?,
-    id: OriginalTransactionKey,
-    claimedBy account: AccountKey?, at now: Timestamp
+    id: OriginalTransactionKey, claimedBy account: AccountKey?, at now: Timestamp
   ) -> Decision {
     let key = TransactionKey(
       line: id, transactionID: "preview", productID: latest?.productID ?? "preview")

@@ -3,13 +3,7 @@
 /// > A charge goes to the account that is still actively auto-renewing on that
 /// > original_transaction_id. If there is none, it goes to the account that submitted it.
 ///
-/// ```swift
-/// let rule = OwnershipRule(history)
-/// for (charge, decision) in zip(rule.charges, rule.decisions) { print(charge.id, decision.owner) }
-/// ```
-///
-/// The result is a pure function of Apple's evidence as a set and of people's actions in order, so
-/// the order in which evidence arrives does not matter:
+/// The result is a pure function of Apple's evidence as a set and of people's actions in order:
 /// - The decision table runs without claims over all charges by date.
 /// - Each claim in order settles its charge, and the unsettled charges that depend on it are
 ///   decided again. Later claims never change a settled owner. An import's override is applied
@@ -27,7 +21,6 @@ package struct OwnershipRule: Sendable {
   private let positions: [TransactionKey: Int]
   /// Whether later claims can't change the owner.
   private var isSettled: [Bool]
-  /// The overrides of each charge, in order.
   private var ownerOverrides: [Int: [Placing]]
 
   /// An override, or a release with the account that has claimed the charge since.
@@ -37,7 +30,6 @@ package struct OwnershipRule: Sendable {
     let isRelease: Bool
   }
 
-  /// Replays the whole history.
   package init(_ history: EvidenceHistory, constants: RuleConstants = .standard) {
     let charges = Charge.charges(in: history)
     self.init(
@@ -53,9 +45,7 @@ package struct OwnershipRule: Sendable {
     _ history: EvidenceHistory, charges: [Charge], recorded decisions: [Decision],
     constants: RuleConstants = .standard
   ) {
-    self.history = history
-    self.charges = charges
-    self.decisions = decisions
+    (self.history, self.charges, self.decisions) = (history, charges, decisions)
     autoRenewal = AutoRenewal(history: history, charges: charges, constants: constants)
     importedOverrides = history.importedOverrides
     isSettled = decisions.map { !$0.isProvisional }
@@ -129,8 +119,7 @@ package struct OwnershipRule: Sendable {
     }
     let charge = charges[position]
     if let account = history.buyer(by: charge.appAccountToken, asOf: charge.date) {
-      return Decision(
-        owner: account, rule: .appAccountToken, renewal: renewal, isProvisional: true)
+      return Decision(owner: account, rule: .appAccountToken, renewal: renewal, isProvisional: true)
     }
     return Decision(owner: nil, rule: .unclaimed, renewal: renewal, isProvisional: true)
   }
@@ -153,10 +142,8 @@ package struct OwnershipRule: Sendable {
     return Decision(owner: claim.account, rule: .submitter, renewal: renewal)
   }
 
-  /// Row 1t: the account whose token the buyer's app passed with this payment.
-  ///
-  /// Renewals inherit the token of the purchase, so a token that an earlier charge carries does not
-  /// identify the buyer.
+  /// Row 1t: the account whose token the buyer's app passed with this payment, and not with an
+  /// earlier one, because renewals inherit the token of the purchase.
   private func buyerByToken(at position: Int) -> AccountKey? {
     let charge = charges[position]
     guard let token = charge.appAccountToken, charge.kind != .renewal,
@@ -187,8 +174,7 @@ package struct OwnershipRule: Sendable {
 
   // MARK: Actions
 
-  /// Applies actions in order, those of one moment by the dates of their charges, and decides again
-  /// the charges that depend on each.
+  /// Applies actions in order, at one moment by their charges' dates, and decides dependents again.
   private mutating func perform(_ actions: [RecordedAction]) {
     let ordered = actions.compactMap { action in
       // An override of all charges precedes actions on one of them.
@@ -205,8 +191,7 @@ package struct OwnershipRule: Sendable {
     var placed: [Int: Int] = [:]
     for (position, action) in ordered {
       switch action.action {
-      case .ownerOverride:
-        placed[position, default: 0] += 1
+      case .ownerOverride: placed[position, default: 0] += 1
       case .claim(let claim):
         if let count = placed[position] {
           guard ownerOverrides[position]?[count - 1].account == nil else { continue }
@@ -217,8 +202,7 @@ package struct OwnershipRule: Sendable {
           isSettled[position] = true
         }
         sweep(after: position)
-      case .importedOverride(let ownerOverride):
-        settle(by: ownerOverride, sparing: placed.keys)
+      case .importedOverride(let ownerOverride): settle(by: ownerOverride, sparing: placed.keys)
       }
     }
   }
@@ -243,8 +227,7 @@ package struct OwnershipRule: Sendable {
       guard let last = ownerOverrides.last else { continue }
       var renewal = decisions[position].renewal
       guard last.isRelease else {
-        decisions[position] = Decision(
-          owner: last.account, rule: .administrator, renewal: renewal)
+        decisions[position] = Decision(owner: last.account, rule: .administrator, renewal: renewal)
         isSettled[position] = true
         continue
       }
@@ -268,11 +251,8 @@ package struct OwnershipRule: Sendable {
       decisions[position].owner = successor
     }
   }
-}
 
-extension OwnershipRule {
-  /// Takes every decision as recorded and computes none; nil if a charge has none, and orders and
-  /// erasures need not be loaded.
+  /// Takes every decision as recorded and computes none; nil if a charge has none.
   package init?(_ history: EvidenceHistory, recorded: [Charge.ID: Decision]) {
     let charges = Charge.charges(in: history)
     let decisions = charges.compactMap { recorded[$0.id] }

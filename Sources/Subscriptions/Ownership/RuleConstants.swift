@@ -2,8 +2,7 @@
 package struct RuleConstants: Hashable, Sendable {
   /// How long Apple retries a failed charge; 30 days longer on a twelve-month commitment.
   package var billingRetry: Duration
-  /// Apple charges up to this long before the period ends, so an *off* within it is about the next
-  /// period.
+  /// How early Apple charges: an *off* so close to the period's end is about the next one.
   package var earlyCharge: Duration
   /// How far from the end of a period a renewal may begin.
   package var periodEnd: Duration

@@ -1,15 +1,11 @@
-/// The schedule of polls about a subscription.
-///
-/// Most changes happen at the end of a period, and a switched-off auto-renew must be known before
-/// Apple charges: so Apple is polled shortly before the end and at it, then in growing intervals
-/// while it retries the charge, and seldom about ended subscriptions.
+/// The schedule of polls about a subscription: shortly before the end of a period, because a
+/// switched-off auto-renew must be known before Apple charges, at it, then in growing intervals
+/// while Apple retries the charge, and seldom about ended subscriptions.
 package enum PollSchedule {
-  /// A subscription as it is known.
   package struct Subject: Hashable, Sendable {
     package var id: OriginalTransactionKey
     /// Whether the latest charge is of an auto-renewable subscription.
     var isSubscription: Bool
-    /// The date of the latest charge.
     var periodStart: Timestamp
     /// The end of its paid period, if any.
     var periodEnd: Timestamp?
@@ -39,7 +35,6 @@ package enum PollSchedule {
   private static let lead: Duration = .hours(26)
   /// The shortest interval after a period's end.
   private static let shortestGap: Duration = .minutes(10)
-  /// The same during billing retry.
   private static let shortestGapOfTrouble: Duration = .hours(1)
   private static let longestGap: Duration = .hours(24)
   /// The time after the end in which polls are urgent.
@@ -57,8 +52,7 @@ package enum PollSchedule {
 
   /// The next poll after `now`; nil: none, unless something changes.
   ///
-  /// The same knowledge gives the same time, different for each original transaction: so
-  /// subscriptions that end together are not polled together.
+  /// Its time differs for original transactions that end together.
   package static func next(_ line: Subject, after now: Timestamp) -> Appointment? {
     let appointments = appointments(of: line)
     let next = appointments.first { $0.at > now }
@@ -102,8 +96,7 @@ package enum PollSchedule {
         looks.append(moment(until, usual, jitter: .clockTolerance))
       }
       return (looks + quietOnes).sorted { $0.at < $1.at }
-    case .undisturbed where !line.autoRenews:
-      return [moment(end, usual, jitter: atEnd)] + quietOnes
+    case .undisturbed where !line.autoRenews: return [moment(end, usual, jitter: atEnd)] + quietOnes
     case .undisturbed:
       let lead = min(Self.lead, period / 4)
       let before = moment(end - lead, usual, jitter: min(.hours(1), lead / 10))
@@ -172,11 +165,10 @@ package enum PollSchedule {
 }
 
 extension PollSchedule.Subject {
-  /// The state of an original transaction with those that Apple links; nil without a charge.
+  /// The state of an original transaction with those that Apple links, at an answered poll
+  /// (`polledAt`) or not; nil without a charge.
   ///
-  /// - Parameters:
-  ///   - polledAt: The time of a poll that has just been answered.
-  ///   - hasNotifications: Whether Apple sends those of an environment.
+  /// - Parameter hasNotifications: Whether Apple sends those of an environment.
   package init?(
     _ line: OriginalTransaction, _ rule: OwnershipRule, polledAt: Timestamp? = nil,
     hasNotifications: (Environment) -> Bool

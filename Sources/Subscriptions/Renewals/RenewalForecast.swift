@@ -28,8 +28,8 @@ package struct RenewalForecast: Sendable {
   struct Trouble: Hashable {
     /// Nil without a grace period.
     var graceEnd: Timestamp?
-    /// The end of the billing retry without access, which follows the paid or the grace period; nil
-    /// without one.
+    /// The end of the billing retry without access, after the paid or grace period; nil without
+    /// one.
     var retryEnd: Timestamp?
   }
 
@@ -49,11 +49,8 @@ package struct RenewalForecast: Sendable {
   private let statementsAtCharges: [AutoRenewStatus?]
   private let constants: RuleConstants
 
-  init(
-    _ history: EvidenceHistory, charges: [Charge], constants: RuleConstants = .standard
-  ) {
-    self.charges = charges
-    self.constants = constants
+  init(_ history: EvidenceHistory, charges: [Charge], constants: RuleConstants = .standard) {
+    (self.charges, self.constants) = (charges, constants)
     statuses = history.statuses
     var (switches, phases): ([Switch], [PhaseStatement]) = ([], [])
     // By date, off after on.
@@ -71,8 +68,7 @@ package struct RenewalForecast: Sendable {
           PhaseStatement(at: status.asOf, phase: phase, isCommitment: status.isCommitment))
       }
     }
-    self.switches = switches
-    self.phases = phases
+    (self.switches, self.phases) = (switches, phases)
 
     var statements: [AutoRenewStatus?] = []
     var statement: AutoRenewStatus?
@@ -83,8 +79,7 @@ package struct RenewalForecast: Sendable {
         statement = .taking(next, after: statement)
         rest.removeFirst()
       }
-      let known = charges.applicable(
-        statement, toRenewalOfChargeAt: position, constants)
+      let known = charges.applicable(statement, toRenewalOfChargeAt: position, constants)
       statements.append(known)
       if charge.isSubscription, !charge.neverBegan { statement = known }
     }
@@ -94,10 +89,9 @@ package struct RenewalForecast: Sendable {
   // MARK: Auto-renew
 
   /// Finds the latest statement about auto-renew before a moment that applies to the renewal of the
-  /// charge at `position`.
+  /// charge at `position`, which renews without one.
   ///
-  /// Without one the charge renews. An *off* no longer applies after a purchase, or after a renewal
-  /// more than a day later: both show that auto-renew was switched on again.
+  /// An *off* no longer applies after a purchase, or after a renewal more than a day later.
   package func autoRenewStatement(after position: Int, before moment: Timestamp? = nil)
     -> AutoRenewStatus?
   {
@@ -113,9 +107,8 @@ package struct RenewalForecast: Sendable {
     switches.elements(from: start, before: end, by: \.at)
   }
 
-  /// The product of the next renewal, by Apple's latest statement about the charge at `position`.
-  ///
-  /// An earlier statement holds if it named the product of that charge.
+  /// The product of the next renewal, by Apple's latest statement about the charge at `position`,
+  /// or an earlier one that named the product of that charge.
   package func announcedProduct(after position: Int) -> ProductID? {
     let status = statuses.last { $0.autoRenewProductID != nil }
     guard let status, let product = status.autoRenewProductID else { return nil }
@@ -143,12 +136,11 @@ package struct RenewalForecast: Sendable {
     return phases.lastIndex { !saysTheSame($0) }.map { phases[$0 + 1] } ?? phases.first
   }
 
-  /// Finds the grace period and the billing retry after a charge; nil if no charge failed.
+  /// Finds the grace period and the billing retry after a charge and before the `next` one; nil if
+  /// no charge failed.
   ///
   /// They start with the end of the paid period, whenever Apple first reports them. Apple retries
   /// for at most 60 days (90 on a commitment).
-  ///
-  /// - Parameter next: The date of the charge after it. Later statements are about that charge.
   func trouble(afterChargeAt position: Int, before next: Timestamp?) -> Trouble? {
     let charge = charges[position]
     guard let paidEnd = charge.end else { return nil }
@@ -174,6 +166,11 @@ package struct RenewalForecast: Sendable {
 
   // MARK: Why it ended
 
+  /// By ``RenewalStatus/expirationIntent``.
+  private static let endCauses: [Int: SubscriptionTimeline.EndCause] = [
+    1: .voluntary, 2: .billing, 3: .priceNotConsented, 4: .productWithdrawn,
+  ]
+
   /// The reason why no charge followed: Apple's, unless a later statement says that auto-renew is
   /// on; otherwise the one that follows from auto-renew and billing.
   func endCause(ofChargeAt position: Int, before next: Timestamp?) -> SubscriptionTimeline.EndCause
@@ -181,7 +178,7 @@ package struct RenewalForecast: Sendable {
     let charge = charges[position]
     for status in statuses.elements(from: charge.date, before: next, by: \.asOf).reversed() {
       if let intent = status.expirationIntent {
-        return ExpirationIntent(rawValue: intent)?.cause ?? .unknown
+        return Self.endCauses[intent] ?? .unknown
       }
       if status.autoRenews == true { break }
     }
@@ -195,24 +192,6 @@ package struct RenewalForecast: Sendable {
   }
 }
 
-private enum ExpirationIntent: Int {
-  case customer = 1
-  case billing
-  case price
-  case product
-  case other
-
-  var cause: SubscriptionTimeline.EndCause {
-    switch self {
-    case .customer: .voluntary
-    case .billing: .billing
-    case .price: .priceNotConsented
-    case .product: .productWithdrawn
-    case .other: .unknown
-    }
-  }
-}
-
 extension [Charge] {
   /// The earliest date of a statement that can apply to the renewal of the charge at `position`.
   fileprivate func earliestStatementDate(
@@ -222,17 +201,14 @@ extension [Charge] {
     return isAutomatic(position, constants) ? date - constants.earlyCharge : date
   }
 
-  /// The latest statement before the charge at `position`, without an *off* that is too old to
-  /// apply to its renewal.
+  /// The latest statement before a charge, without an *off* too old to apply to its renewal.
   fileprivate func applicable(
     _ statement: RenewalForecast.AutoRenewStatus?, toRenewalOfChargeAt position: Int,
     _ constants: RuleConstants
   ) -> RenewalForecast.AutoRenewStatus? {
     guard var statement, let offSince = statement.offSince,
       offSince < earliestStatementDate(about: position, constants)
-    else {
-      return statement
-    }
+    else { return statement }
     guard statement.autoRenews else { return nil }
     statement.offSince = nil
     return statement

@@ -1,8 +1,7 @@
 /// A day of the proleptic Gregorian calendar, in UTC.
 ///
-/// Conversions follow Howard Hinnant's "chrono-compatible low-level date algorithms"
-/// (https://howardhinnant.github.io/date_algorithms.html), which need no tables and no time zone
-/// database: this module runs on the hot path.
+/// Conversions follow Howard Hinnant (https://howardhinnant.github.io/date_algorithms.html),
+/// without tables or a time zone database: this module runs on the hot path.
 package struct CalendarDate: Hashable, Sendable {
   package var year: Int
   /// 1 to 12.
@@ -11,17 +10,14 @@ package struct CalendarDate: Hashable, Sendable {
   package var day: Int
 
   package init(year: Int, month: Int, day: Int) {
-    self.year = year
-    self.month = month
-    self.day = day
+    (self.year, self.month, self.day) = (year, month, day)
   }
 
   package init(daysSince1970 days: Int) {
     let shifted = days + 719_468
     let era = (shifted >= 0 ? shifted : shifted - 146_096) / 146_097
     let dayOfEra = shifted - era * 146_097
-    let yearOfEra =
-      (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+    let yearOfEra = (dayOfEra - dayOfEra / 1460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
     let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
     let shiftedMonth = (5 * dayOfYear + 2) / 153
     day = dayOfYear - (153 * shiftedMonth + 2) / 5 + 1
@@ -80,7 +76,6 @@ extension Timestamp {
   }
 
   package init(_ date: CalendarDate, millisecondOfDay: Int64 = 0) {
-    self.init(
-      milliseconds: Int64(date.daysSince1970) * Self.millisecondsPerDay + millisecondOfDay)
+    self.init(milliseconds: Int64(date.daysSince1970) * Self.millisecondsPerDay + millisecondOfDay)
   }
 }

@@ -1,8 +1,8 @@
 /// Text from outside, compared, ordered and hashed byte by byte, as in PostgreSQL.
 ///
-/// `String` compares canonical forms: two spellings of one character (é, and e with a combining
-/// accent) are equal, and normalizing a long run of combining marks takes quadratic time. So text
-/// from a caller must become one of these types before it is compared or used as a key.
+/// To `String`, two spellings of one character (é, and e with a combining accent) are equal, and
+/// normalizing a long run of combining marks takes quadratic time. So text from a caller must
+/// become one of these types before it is compared or used as a key.
 package protocol TextIdentifier: RawRepresentable, Hashable, Comparable, Codable, Sendable,
   ExpressibleByStringLiteral, CustomStringConvertible
 where RawValue == String {
@@ -39,8 +39,7 @@ extension TextIdentifier {
   }
 }
 
-/// Text from outside that is not an identifier of the ledger: a JSON member, a form field, the name
-/// of an entitlement.
+/// Text from outside other than the ledger's identifiers, such as a JSON member or a form field.
 package struct ExactText: TextIdentifier {
   package let rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }
@@ -68,6 +67,9 @@ extension String {
   package var isASCII: Bool { utf8.allSatisfy { $0 < 0x80 } }
 
   package func begins(with prefix: String) -> Bool { utf8.starts(with: prefix.utf8) }
+
+  /// Whether it has the form of ISO 4217's currencies and ISO 3166-1's countries (alpha-3).
+  package var isThreeCapitals: Bool { utf8.count == 3 && utf8.allSatisfy { 0x41...0x5A ~= $0 } }
 }
 
 extension RawRepresentable where Self: CaseIterable, RawValue == String {

@@ -36,10 +36,8 @@ package struct WebOrderLineItemID: TextIdentifier {
   }
 }
 
-/// The ledger's name for an account.
-///
-/// Random, and the only name in entries and their hashes, so that erasing a person rewrites the map
-/// from account ids to keys and no hash.
+/// The ledger's random name for an account, the only one in entries and their hashes, so that
+/// erasing a person rewrites the map from account ids to keys and no hash.
 package struct AccountKey: RawRepresentable, Hashable, Comparable, Codable, Sendable {
   package let rawValue: UUID
 
@@ -48,7 +46,6 @@ package struct AccountKey: RawRepresentable, Hashable, Comparable, Codable, Send
   package static func < (lhs: AccountKey, rhs: AccountKey) -> Bool { lhs.rawValue < rhs.rawValue }
 }
 
-/// The key of an original transaction.
 package struct OriginalTransactionKey: Hashable, Comparable, Codable, Sendable,
   CustomStringConvertible
 {
@@ -56,8 +53,7 @@ package struct OriginalTransactionKey: Hashable, Comparable, Codable, Sendable,
   package let originalTransactionID: OriginalTransactionID
 
   package init(_ environment: Environment, _ originalTransactionID: OriginalTransactionID) {
-    self.environment = environment
-    self.originalTransactionID = originalTransactionID
+    (self.environment, self.originalTransactionID) = (environment, originalTransactionID)
   }
 
   package static func < (lhs: OriginalTransactionKey, rhs: OriginalTransactionKey) -> Bool {
@@ -76,9 +72,7 @@ package struct TransactionKey: Hashable, Comparable, Codable, Sendable {
   package let productID: ProductID
 
   package init(line: OriginalTransactionKey, transactionID: TransactionID, productID: ProductID) {
-    self.line = line
-    self.transactionID = transactionID
-    self.productID = productID
+    (self.line, self.transactionID, self.productID) = (line, transactionID, productID)
   }
 
   package static func < (lhs: TransactionKey, rhs: TransactionKey) -> Bool {

@@ -1,13 +1,10 @@
 /// A moment in whole milliseconds since 1970-01-01 00:00 UTC, Apple's resolution.
 ///
-/// An integer, unlike Foundation's `Date`, because the rule depends on equal dates and single
-/// milliseconds, and a `Double` of seconds represents neither exactly.
+/// Not a `Double` of seconds, because the rule depends on equal dates and single milliseconds.
 package struct Timestamp: Hashable, Comparable, Sendable {
   package var milliseconds: Int64
 
-  package init(milliseconds: Int64) {
-    self.milliseconds = milliseconds
-  }
+  package init(milliseconds: Int64) { self.milliseconds = milliseconds }
 
   package static func < (lhs: Timestamp, rhs: Timestamp) -> Bool {
     lhs.milliseconds < rhs.milliseconds
@@ -42,8 +39,7 @@ extension Timestamp: Codable {
 }
 
 extension Duration {
-  /// The accepted difference between two clocks: ours, an app server's and Apple's, whose seconds
-  /// are whole.
+  /// The accepted difference between clocks: ours, an app server's and Apple's whole seconds.
   package static let clockTolerance: Duration = .minutes(5)
 
   /// The accepted gap between two periods of which one continues the other; a charge of unknown
@@ -101,10 +97,8 @@ extension Timestamp: CustomStringConvertible {
     append(Int(millisecond % 1000), 3, then: "Z")
   }
 
-  /// Reads RFC 3339: a date, `T` or a space, a time with an optional fraction, and `Z` or an
-  /// offset; nil for anything else, including a date alone and moments outside ``writable``.
-  ///
-  /// Digits beyond the millisecond are cut off.
+  /// Reads RFC 3339: a date, `T` or a space, a time with an optional fraction, cut off after the
+  /// millisecond, and `Z` or an offset; nil for anything else and moments outside ``writable``.
   package init?(rfc3339 text: some StringProtocol) {
     var reader = DigitReader(text)
     guard let year = reader.digits(4), reader.skip("-"),
@@ -125,9 +119,7 @@ extension Timestamp: CustomStringConvertible {
 private struct DigitReader {
   private var rest: ArraySlice<UInt8>
 
-  init(_ text: some StringProtocol) {
-    rest = ArraySlice(text.utf8)
-  }
+  init(_ text: some StringProtocol) { rest = ArraySlice(text.utf8) }
 
   var isAtEnd: Bool { rest.isEmpty }
 
@@ -171,10 +163,8 @@ private struct DigitReader {
 }
 
 extension Duration {
-  /// The length in its two largest units, such as `6 d 3 h`, without the sign.
-  ///
-  /// - Parameter isRough: Whether to omit a small unit next to a large one: hours next to a
-  ///   hundred days, seconds next to minutes.
+  /// The length in its two largest units, such as `6 d 3 h`, without the sign; if rough, without
+  /// hours next to a hundred days and seconds next to minutes.
   package func words(isRough: Bool = false) -> String {
     let units: [(name: String, seconds: UInt64)] = [
       ("d", 86_400), ("h", 3600), ("min", 60), ("s", 1),

@@ -108,7 +108,7 @@ struct AccountCommand: AsyncParsableCommand {
     func run() async throws {
       let (stored, isNew) = try await action.options.withLedger { ledger, terms, now in
         guard until.map({ now < $0 }) ?? true else {
-          throw SettingError(name: "--until", fault: "must be in the future")
+          throw SettingError("--until", "must be in the future")
         }
         return try await ledger.grants.grant(
           as: id ?? UUID(), entitlement, to: account, until: until, by: action.administrator,

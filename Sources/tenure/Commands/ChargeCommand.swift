@@ -49,16 +49,13 @@ struct ChargeOptions: ParsableArguments {
     transform: ArgumentText.moment)
   var effectiveFrom: Timestamp?
 
-  fileprivate func place(
-    with account: String?, _ action: AdministratorOptions
-  ) async throws {
+  fileprivate func place(with account: String?, _ action: AdministratorOptions) async throws {
     let id = TransactionID(transaction)
     let isChanged = try await action.options.withLedger { ledger, terms, now in
       let lines = try await ledger.ownership.lines(of: id)
         .filter { environment == nil || $0.environment == environment }
       guard Set(lines.map(\.environment)).count <= 1 else {
-        throw SettingError(
-          name: "--environment", fault: "required: both environments have transaction \(id)")
+        throw SettingError("--environment", "required: both environments have transaction \(id)")
       }
       guard let line = lines.first, let original = try await ledger.ownership.original(of: line),
         let key = original.line.history.transactions.map(\.key)

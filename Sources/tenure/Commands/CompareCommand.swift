@@ -69,9 +69,8 @@ struct ComparisonRun {
   let isOfAll: Bool
   var printer: DifferencePrinter
 
-  /// Compares the file a batch of accounts at a time and prints the differences.
-  ///
-  /// - Returns: Whether every row was read and none differs.
+  /// Compares the file a batch of accounts at a time and prints the differences; returns whether
+  /// every row was read and none differs.
   mutating func run() async throws -> Bool {
     var (batch, lines, faults): ([[PublishedAccess]], Int, Int) = ([], 0, 0)
     // Hashes, so that a file of many millions needs little memory.
@@ -131,7 +130,6 @@ struct ComparisonRun {
     for difference in differences { printer.write(difference) }
   }
 
-  /// Prints the entitlements of the accounts that are not in the file.
   private mutating func reportOthers(than seen: Set<Int>) async throws {
     let (ledger, reader, comparison) = (explanation.ledger, reader, comparison)
     try await ExportCommand.eachPage { (last: String?) in

@@ -53,6 +53,13 @@ struct ExportCommand: AsyncParsableCommand {
   @Option(name: .shortAndLong, help: "Output file. (default: standard output)")
   var output: String?
 
+  private static let tables: [Subject: ExportTable] = [
+    .owners: .owners, .charges: .charges, .orders: .orders, .grants: .grants,
+    .unverified: .unverified, .rates: .rates, .commissions: .commissions, .accounts: .accounts,
+    .submissions: .submissions, .notifications: .notifications, .writeBacks: .writeBacks,
+    .ledger: .entries, .checkpoints: .checkpoints,
+  ]
+
   func validate() throws {
     guard !guardFormulas || format == .csv else {
       throw ValidationError("--guard-formulas requires --format csv.")
@@ -62,23 +69,12 @@ struct ExportCommand: AsyncParsableCommand {
   func run() async throws {
     try await options.useDatabase { database, settings, logger in
       let ledger = Ledger(database: database)
-      func export(_ table: ExportTable) async throws { try await self.export(table, of: ledger) }
       switch subject {
-      case .owners: try await export(.owners)
-      case .charges: try await export(.charges)
-      case .orders: try await export(.orders)
-      case .grants: try await export(.grants)
-      case .unverified: try await export(.unverified)
-      case .rates: try await export(.rates)
-      case .commissions: try await export(.commissions)
-      case .accounts: try await export(.accounts)
-      case .submissions: try await export(.submissions)
-      case .notifications: try await export(.notifications)
-      case .writeBacks: try await export(.writeBacks)
-      case .ledger: try await export(.entries)
-      case .checkpoints: try await export(.checkpoints)
       case .products: try await exportProducts(of: ledger)
       case .administratorActions: try await exportAdministratorActions(of: ledger)
+      case .owners, .charges, .orders, .grants, .unverified, .rates, .commissions, .accounts,
+        .submissions, .notifications, .writeBacks, .ledger, .checkpoints:
+        if let table = Self.tables[subject] { try await export(table, of: ledger) }
       case .entitlements:
         let reader = EntitlementReader(
           ledger: ledger, catalogue: try await CatalogueCache(ledger: ledger, logger: logger),

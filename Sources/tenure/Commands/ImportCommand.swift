@@ -44,9 +44,7 @@ struct ImportCommand: AsyncParsableCommand {
   var source: String?
 
   func validate() throws {
-    guard status != (file != nil) else {
-      throw ValidationError("Specify a FILE or --status.")
-    }
+    guard status != (file != nil) else { throw ValidationError("Specify a FILE or --status.") }
     guard !status || !dryRun else {
       throw ValidationError("--status and --dry-run can't be combined.")
     }
@@ -81,18 +79,19 @@ struct ImportCommand: AsyncParsableCommand {
 
   /// Imports a file and prints the result; returns whether every line was accepted.
   private func run(
-    _ path: String, _ ledger: Ledger, _ terms: AccessTerms,
-    now: @escaping @Sendable () -> Timestamp
+    _ path: String, _ ledger: Ledger, _ terms: AccessTerms, now: @escaping @Sendable () -> Timestamp
   ) async throws -> Bool {
     let input = try InputFile(path, now: now())
-    let bar = ImportBar(bytes: input.bytes)
+    let bar = ProgressBar("")
     let faults = try ErrorFile(
       path: errors ?? ((path == "-" ? "import" : path) + ".errors.csv"), besides: path)
     let rows = try RowFile(FileBytes(input.handle), columns: OwnerRow.columns)
     let taking = OwnerImport(
       ledger: ledger, terms: terms, source: source ?? input.name,
       asOf: asOf ?? input.writtenAt, isDryRun: dryRun, now: now)
-    let summary = try await taking.run(rows, report: faults.write) { bar.show($0) }
+    let summary = try await taking.run(rows, report: faults.write) {
+      bar.show($0, of: input.bytes)
+    }
     bar.finish()
     try faults.finish()
     print(
@@ -145,9 +144,8 @@ final class ErrorFile {
   let path: String
   private var file: FileHandle?
 
-  /// Removes a regular file of an earlier run; devices, pipes and links stay.
-  ///
-  /// - Throws: ``FileFault`` if `path` is the input file.
+  /// Removes a regular file of an earlier run, not devices, pipes and links; throws ``FileFault``
+  /// if `path` is the input file.
   init(path: String, besides input: String) throws {
     self.path = path
     let (file, other) = (URL(filePath: path), URL(filePath: input))
@@ -170,18 +168,11 @@ final class ErrorFile {
   func finish() throws { try file?.close() }
 }
 
-/// The progress of an import: a bar on a terminal, otherwise log lines.
-final class ImportBar {
-  private let bytes: Int?
-  private let bar = ProgressBar("")
-
-  init(bytes: Int?) { self.bytes = bytes }
-
-  func show(_ summary: OwnerImport.Summary) {
-    bar.show(Self.text(summary, of: bytes, after: bar.began.duration(to: .now)))
+extension ProgressBar {
+  /// Shows the progress of an import, with the rate and the time left.
+  func show(_ summary: OwnerImport.Summary, of bytes: Int?) {
+    show(Self.text(summary, of: bytes, after: began.duration(to: .now)))
   }
-
-  func finish() { bar.finish() }
 
   static func text(_ summary: OwnerImport.Summary, of bytes: Int?, after time: Duration) -> String {
     let seconds = max(0.001, time / .seconds(1))
@@ -191,7 +182,7 @@ final class ImportBar {
       let part = min(1, Double(summary.bytesRead) / Double(bytes))
       let percent = Int(part * 100)
       let left = Int((seconds / part - seconds).rounded(.up))
-      text = "\(ProgressBar.bar(percent, of: 100)) \(percent)%, \(text), \(left) s left"
+      text = "\(bar(percent, of: 100)) \(percent)%, \(text), \(left) s left"
     }
     return text
   }

@@ -1,7 +1,6 @@
 import ArgumentParser
 import BackgroundJobs
 import Bootstrap
-import Foundation
 import LedgerStorage
 import Reports
 import Subscriptions

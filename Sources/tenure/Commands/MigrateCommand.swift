@@ -31,9 +31,9 @@ struct MigrateCommand: AsyncParsableCommand {
       try await database.use { pool in try await run(on: pool, logger: logger) }
     } catch let error as PostgresError where error.sqlState == .insufficientPrivilege {
       throw SettingError(
-        name: settings.migrationDatabaseURL == nil
+        settings.migrationDatabaseURL == nil
           ? "TENURE_MIGRATION_DATABASE_URL is not set" : "TENURE_MIGRATION_DATABASE_URL",
-        fault: "\(error.message): must name the role that owns the schema")
+        "\(error.message): must name the role that owns the schema")
     }
   }
 

@@ -78,8 +78,8 @@ struct PollCommand: AsyncParsableCommand {
     let known = try await assembly.ledger.ownership.environments(of: id)
     guard let environment = environment ?? (known.count == 1 ? known[0] : nil) else {
       throw known.isEmpty
-        ? SettingError(name: "--original-transaction-id", fault: "unknown: \(id)")
-        : SettingError(name: "--environment", fault: "required: both have \(id)")
+        ? SettingError("--original-transaction-id", "unknown: \(id)")
+        : SettingError("--environment", "required: both have \(id)")
     }
     let line = OriginalTransactionKey(environment, id)
     switch try await assembly.poll.pollNow(line) {
@@ -96,8 +96,7 @@ struct PollCommand: AsyncParsableCommand {
   }
 }
 
-/// A progress bar, or a count without a total, on standard error; a line every ten seconds where
-/// that is no terminal.
+/// A progress bar, or a count, on standard error; every ten seconds where that is no terminal.
 final class ProgressBar: Sendable {
   private static let width = 40
   static let interval: Duration = .seconds(10)
@@ -107,9 +106,7 @@ final class ProgressBar: Sendable {
   private let isTerminal = isatty(STDERR_FILENO) == 1
   private let lastLine = Mutex(ContinuousClock.now)
 
-  init(_ what: String) {
-    self.what = what
-  }
+  init(_ what: String) { self.what = what }
 
   func show(_ done: Int, of all: Int? = nil) {
     show(all.map { Self.text(done, of: $0, what) } ?? "\(done) \(what)")

@@ -4,7 +4,6 @@ import LedgerStorage
 import Reports
 import Subscriptions
 
-/// `tenure rates`: lists and sets the rates by which reports convert amounts.
 struct RatesCommand: AsyncParsableCommand {
   static let configuration = CommandConfiguration(
     commandName: "rates", abstract: "Lists and sets exchange rates and Apple's commission.",
@@ -95,8 +94,7 @@ extension SettingOptions {
     do {
       rate = try Rate(subject, value, validFrom: day.text)
     } catch {
-      throw ValidationError(
-        "The \(error.field.rawValue.replacing("_", with: " ")) \(error.text).")
+      throw ValidationError("The \(error.field.rawValue.replacing("_", with: " ")) \(error.text).")
     }
     try await withLedger { ledger, _, now in
       try await ledger.rates.set(rate, by: administrator, at: now)

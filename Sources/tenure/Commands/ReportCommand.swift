@@ -121,8 +121,7 @@ struct ReportOptions: ParsableArguments {
     transform: ArgumentText.moment)
   var knownAt: Timestamp?
 
-  @Option(
-    help: "Point in time to report on. (default: now)", transform: ArgumentText.moment)
+  @Option(help: "Point in time to report on. (default: now)", transform: ArgumentText.moment)
   var asOf: Timestamp?
 
   @Option(help: "intake: number of days, without --from; renewals-due: days ahead. (default: 30)")
@@ -175,6 +174,5 @@ extension ReportChoices.Segmentation: ExpressibleByArgument {}
 extension ReportChoices.DateOf: ExpressibleByArgument {}
 
 extension CalendarDate: ExpressibleByArgument {
-  /// A date such as 2026-01-31.
   package init?(argument: String) { self.init(iso8601: argument) }
 }

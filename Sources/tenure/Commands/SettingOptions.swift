@@ -17,7 +17,6 @@ struct SettingOptions: ParsableArguments {
   var logLevel: String?
 
   /// - Parameter flags: The command's own options, by setting name.
-  /// - Throws: ``SettingError``, or ``SettingErrors`` for more than one fault.
   func settings(
     _ flags: [String: String?] = [:], needing needs: [Settings.Need] = []
   ) async throws -> Settings {
@@ -27,7 +26,6 @@ struct SettingOptions: ParsableArguments {
     return try Settings(await SettingSource(flags: all, file: file), needing: needs)
   }
 
-  /// Reads the settings, and opens the database for `body`.
   func useDatabase<Value>(
     _ body: (ConnectionPool, Settings, Logger) async throws -> Value
   ) async throws -> Value {

@@ -1,6 +1,5 @@
 import ArgumentParser
 import Bootstrap
-import Foundation
 import LedgerStorage
 import Subscriptions
 
@@ -43,9 +42,7 @@ struct WebhooksCommand: AsyncParsableCommand {
           "  \(delivery.eventID) \(delivery.type) of \(delivery.accountID ?? "no account"), parked "
             + "at \(delivery.parkedAt) after \(delivery.attempts) attempts: \(delivery.reason)")
       }
-      if status.parked > parked.count {
-        print("  … and \(status.parked - parked.count) more")
-      }
+      if status.parked > parked.count { print("  … and \(status.parked - parked.count) more") }
     }
   }
 
@@ -68,9 +65,7 @@ struct WebhooksCommand: AsyncParsableCommand {
     var ids: [Int64] = []
 
     func validate() throws {
-      guard parked == ids.isEmpty else {
-        throw ValidationError("Specify event IDs or --parked.")
-      }
+      guard parked == ids.isEmpty else { throw ValidationError("Specify event IDs or --parked.") }
     }
 
     func run() async throws {

@@ -98,8 +98,7 @@ struct WhatIfCommand: AsyncParsableCommand {
       let scope = try await question.scope(in: ledger)
       return try await listing { report in
         try await ledger.auditor.compare(
-          with: question.policy, in: scope, at: now, progress: { progress.show($0) },
-          report: report
+          with: question.policy, in: scope, at: now, progress: { progress.show($0) }, report: report
         ).comparison
       }
     } catch let problem as Problem {
@@ -116,7 +115,7 @@ struct WhatIfCommand: AsyncParsableCommand {
     var summary = ImportedHistory.Summary()
     for path in files {
       let input = try InputFile(path, now: settings.clock.now())
-      let bar = ImportBar(bytes: input.bytes)
+      let bar = ProgressBar("")
       try await history.read(
         RowFile(FileBytes(input.handle), columns: HistoryRow.columns), asOf: input.writtenAt,
         into: &summary, receipts: receipts
@@ -124,7 +123,7 @@ struct WhatIfCommand: AsyncParsableCommand {
         FileHandle.standardError.write(
           Data("\(path), line \(error.line): \(error.fault.reason)\n".utf8))
       } progress: {
-        bar.show($0)
+        bar.show($0, of: input.bytes)
       }
       bar.finish()
     }
@@ -228,7 +227,6 @@ private struct WhatIfFields: RequestFields {
 }
 
 extension Problem {
-  /// The problem with the option of each field that it names.
   fileprivate var optionText: String {
     detail.replacing("`policy`", with: "The policy").replacing(/`([a-z_]+)`/) {
       "--" + $0.1.replacing("_", with: "-")

@@ -92,17 +92,17 @@ struct ServerAPIEnvironmentTests {
     let good = "http://127.0.0.1:8090"
     for (production, sandbox) in [(text, good), (good, text)] {
       #expect(throws: AppStoreSettingError.self) {
-        try ServerAPIAddresses(production: production, sandbox: sandbox)
+        try AppleURLs.serverAPI.replaced(production: production, sandbox: sandbox)
       }
     }
   }
 
   @Test func `an address can have a path, and a slash at its end is no part of it`() throws {
-    let addresses = try ServerAPIAddresses(
+    let addresses = try AppleURLs.serverAPI.replaced(
       production: "http://127.0.0.1:1/", sandbox: "https://localhost:2/sandbox//")
     #expect(addresses[.production] == "http://127.0.0.1:1")
     #expect(addresses[.sandbox] == "https://localhost:2/sandbox")
-    #expect(ServerAPIAddresses.apple[.production] == "https://api.storekit.apple.com")
-    #expect(ServerAPIAddresses.apple[.sandbox] == "https://api.storekit-sandbox.apple.com")
+    #expect(AppleURLs.serverAPI[.production] == "https://api.storekit.apple.com")
+    #expect(AppleURLs.serverAPI[.sandbox] == "https://api.storekit-sandbox.apple.com")
   }
 }

@@ -102,7 +102,7 @@ struct ServerAPIPageTests {
       query, of: Self.app, in: .production)
     { notifications += page.content.notifications }
     #expect(notifications.count == 2)
-    #expect(notifications[0].attempts.map(\.sendAttemptResult?.rawValue) == ["NO_RESPONSE"])
+    #expect(notifications[0].attempts.map(\.sendAttemptResult) == ["NO_RESPONSE"])
     let notification = try #require(notifications[0].notification?.value)
     #expect(notification.notificationType == .didRenew)
     #expect(notification.transaction?.record.key.transactionID == "11")

@@ -59,7 +59,7 @@ final class ScriptedServerAPI: AppStoreTransport {
   }
 
   func send(_ request: AppStoreRequest) async throws -> AppStoreResponse {
-    let addresses = ServerAPIAddresses.apple
+    let addresses = AppleURLs.serverAPI
     let environment: Environment =
       request.url.hasPrefix(addresses.sandbox) ? .sandbox : .production
     let asked = Asked(

@@ -7,7 +7,7 @@ final class ScriptedTransport: AppStoreTransport {
   struct Asked: Sendable {
     var url: String
     var body: Body
-    /// The endpoint, by the URLs of `VerifyReceiptEndpoints.apple`.
+    /// The endpoint, by the URLs of `AppleURLs.verifyReceipt`.
     var endpoint: String { url.contains("sandbox") ? "sandbox" : "production" }
     struct Body: Decodable {
       var receiptData: String

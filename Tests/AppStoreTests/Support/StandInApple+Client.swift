@@ -2,8 +2,10 @@ import AppStore
 import AsyncHTTPClient
 
 extension StandInApple {
-  var endpoints: VerifyReceiptEndpoints {
-    get throws { try VerifyReceiptEndpoints(production: productionURL, sandbox: sandboxURL) }
+  var endpoints: AppleURLs {
+    get throws {
+      try AppleURLs.verifyReceipt.replaced(production: productionURL, sandbox: sandboxURL)
+    }
   }
 }
 

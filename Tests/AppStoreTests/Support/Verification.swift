@@ -15,7 +15,7 @@ func apps(_ bundleIDs: String...) throws -> AppStoreApps {
 extension ReceiptVerifier {
   init(
     _ transport: any AppStoreTransport, apps: AppStoreApps,
-    endpoints: VerifyReceiptEndpoints = .apple, timeout: Duration = .seconds(240),
+    endpoints: AppleURLs = .verifyReceipt, timeout: Duration = .seconds(240),
     logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
   ) {
     self.init(
@@ -57,9 +57,9 @@ extension ReceiptVerdict {
     return retry
   }
 
-  var misconfiguration: ReceiptMisconfiguration? {
-    guard case .misconfigured(let misconfiguration) = self else { return nil }
-    return misconfiguration
+  var misconfiguration: (reason: String, appleStatus: Int?)? {
+    guard case .misconfigured(let reason, let status) = self else { return nil }
+    return (reason, status)
   }
 }
 

@@ -93,7 +93,7 @@ struct AppStoreCommandTests {
             "TENURE_APPSTORE_ISSUER_ID": "i", "TENURE_APPSTORE_KEY_ID": "k", name: path,
           ]))
         #expect(settings.serverAPIKey?.keyID == "k")
-        #expect(settings.serverAPIAddresses == .apple)
+        #expect(settings.serverAPIAddresses == .serverAPI)
       }
     }
     #expect(try Settings(await SettingSource(environment: [:])).serverAPIKey == nil)

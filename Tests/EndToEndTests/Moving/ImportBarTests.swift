@@ -51,6 +51,6 @@ struct ImportBarTests {
     summary.errors = row.errors
     summary.bytesRead = row.bytesRead
     #expect(
-      ImportBar.text(summary, of: row.bytes, after: .milliseconds(row.milliseconds)) == row.text)
+      ProgressBar.text(summary, of: row.bytes, after: .milliseconds(row.milliseconds)) == row.text)
   }
 }

@@ -104,7 +104,7 @@ struct TraceTests {
     _ body: (OpenTelemetryTracer) async throws -> Void
   ) async throws {
     let exporter = SpanExporter(
-      to: SpanExporter.Collector(url: "http://127.0.0.1:\(collector.port)/v1/traces"),
+      to: (url: "http://127.0.0.1:\(collector.port)/v1/traces", headers: []),
       from: "work", interval: interval, logger: quiet)
     let group = ServiceGroup(services: [exporter], logger: quiet)
     try await withThrowingTaskGroup(of: Void.self) { tasks in
@@ -198,7 +198,7 @@ struct TraceTests {
   @Test("what is logged on behalf of a trace says so")
   func log() throws {
     let exporter = SpanExporter(
-      to: SpanExporter.Collector(url: "http://127.0.0.1:1/v1/traces"), from: "serve",
+      to: (url: "http://127.0.0.1:1/v1/traces", headers: []), from: "serve",
       logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }))
     let metadata = OpenTelemetryTracer(exporter: exporter, ratio: 1).withSpan("a") { _ in
       OpenTelemetryTracer.metadataProvider.get()

@@ -148,8 +148,8 @@ struct EntitlementEventsTests {
       }
       var now = day(-1)
       while true {
-        let next = EntitlementEvents.nextChange(
-          holdings: holdings, grants: grants, catalogue: catalogue, after: now)
+        let next = AccessTerms(catalogue: catalogue)
+          .nextChange(of: "anna", holding: holdings, granted: grants, after: now)
         let last = next.map { $0 - ms } ?? now + .days(4000)
         if last < now { return "the next change is not later" }
         let span = (last - now).inMilliseconds
@@ -160,8 +160,8 @@ struct EntitlementEventsTests {
         for moment in between + [last] where entitlements(at: moment) != known {
           return "a change before \(moment), and not at \(String(describing: next))"
         }
-        let constancy = EntitlementEvents.constancy(
-          holdings: holdings, grants: grants, catalogue: catalogue, around: now)
+        let constancy = AccessTerms(catalogue: catalogue)
+          .constancy(holding: holdings, granted: grants, around: now)
         let (first, end) = (
           max(constancy.lowerBound, now - .days(4000)),
           min(constancy.upperBound, now + .days(4000))
@@ -198,8 +198,8 @@ struct EntitlementEventsTests {
     func names(at moment: Timestamp) -> [String] {
       Entitlement.entitlements(holdings: holdings, catalogue: catalogue, at: moment).map(\.name)
     }
-    let constancy = EntitlementEvents.constancy(
-      holdings: holdings, grants: [], catalogue: catalogue, around: day(10))
+    let constancy = AccessTerms(catalogue: catalogue)
+      .constancy(holding: holdings, granted: [], around: day(10))
     #expect(constancy.upperBound <= day(20))
     #expect(names(at: constancy.upperBound - ms) == ["premium"])
     #expect(names(at: day(21)) == [])
@@ -212,8 +212,8 @@ struct EntitlementEventsTests {
         endsAt: end.map { day($0) })
     }
     func next(_ holdings: Holding...) -> Timestamp? {
-      EntitlementEvents.nextChange(
-        holdings: holdings, grants: [], catalogue: catalogue, after: day(10))
+      AccessTerms(catalogue: catalogue)
+        .nextChange(of: "anna", holding: holdings, granted: [], after: day(10))
     }
     #expect(next(holding(.monthly, until: 30)) == day(30))
     #expect(next(holding(.monthly, until: 10)) == nil)

@@ -1,5 +1,4 @@
-/// Consumption information about a purchase for which a refund was requested, version 2.
-///
+/// Consumption information about a purchase for which a refund was requested, version 2:
 /// <https://developer.apple.com/documentation/appstoreserverapi/consumptionrequest>.
 package typealias ConsumptionRequest = JSONPayload<ConsumptionRequestFields>
 
@@ -9,8 +8,7 @@ package struct ConsumptionRequestFields: JSONFields {
   package let deliveryStatus = JSONField<DeliveryStatus>("deliveryStatus")
   /// Whether the customer could try the content, or learn about it, before buying.
   package let sampleContentProvided = JSONField<Bool>("sampleContentProvided")
-  /// In thousandths of a percent; 0 unless delivered, absent for a prorated refund of a
-  /// subscription.
+  /// In thousandths of a percent; 0 unless delivered, absent for a prorated refund.
   package let consumptionPercentage = JSONField<Int64>("consumptionPercentage")
   package let refundPreference = JSONField<RefundPreference>("refundPreference")
   package static let schema = JSONSchema(Self())

@@ -21,20 +21,11 @@ package struct NotificationHistoryItemFields: JSONFields {
   package static let schema = JSONSchema(Self())
 }
 
-/// An attempt by Apple to deliver a notification.
 package typealias SendAttemptItem = JSONPayload<SendAttemptItemFields>
 
 package struct SendAttemptItemFields: JSONFields {
   package let attemptDate = JSONField<Timestamp>("attemptDate")
-  package let sendAttemptResult = JSONField<SendAttemptResult>("sendAttemptResult")
+  /// See <https://developer.apple.com/documentation/appstoreserverapi/sendattemptresult>.
+  package let sendAttemptResult = JSONField<String>("sendAttemptResult")
   package static let schema = JSONSchema(Self())
-}
-
-/// Apple's `sendAttemptResult`:
-/// <https://developer.apple.com/documentation/appstoreserverapi/sendattemptresult>.
-package struct SendAttemptResult: OpenEnumeration {
-  package var rawValue: String
-  package init(rawValue: String) { self.rawValue = rawValue }
-
-  package static let success = Self(rawValue: "SUCCESS")
 }

@@ -36,7 +36,6 @@ package struct SubscriptionGroupFields: JSONFields {
   package static let schema = JSONSchema(Self())
 }
 
-/// One original transaction of a subscription group.
 package typealias LastTransactionsItem = JSONPayload<LastTransactionFields>
 
 package struct LastTransactionFields: JSONFields {
@@ -74,16 +73,8 @@ package struct SingleTextFields: JSONFields {
 package typealias OrderLookupResponse = JSONPayload<OrderLookupFields>
 
 package struct OrderLookupFields: JSONFields {
-  package let status = JSONField<OrderLookupStatus>("status")
+  /// 0: the order ID belongs to the app, 1: it does not.
+  package let status = JSONField<Int64>("status")
   package let signedTransactions = JSONField<[String]>("signedTransactions")  // JWS
   package static let schema = JSONSchema(Self())
-}
-
-/// Whether an order ID belongs to the app.
-package struct OrderLookupStatus: OpenEnumeration {
-  package var rawValue: Int64
-  package init(rawValue: Int64) { self.rawValue = rawValue }
-
-  package static let valid = Self(rawValue: 0)
-  package static let invalid = Self(rawValue: 1)
 }

@@ -1,8 +1,7 @@
 package import Subscriptions
 
-/// The signed data about an app's download by an Apple account.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/jwsapptransactiondecodedpayload
+/// The signed data about an app's download by an Apple account:
+/// https://developer.apple.com/documentation/appstoreserverapi/jwsapptransactiondecodedpayload.
 package typealias JWSAppTransactionDecodedPayload = JSONPayload<AppTransactionFields>
 
 package struct AppTransactionFields: JSONFields {
@@ -12,7 +11,6 @@ package struct AppTransactionFields: JSONFields {
   package let bundleID = JSONField<String>("bundleId")
   package let applicationVersion = JSONField<String>("applicationVersion")
   package let versionExternalIdentifier = JSONField<Int64>("versionExternalIdentifier")
-  /// The signing date.
   package let receiptCreationDate = JSONField<Timestamp>("receiptCreationDate")
   package let originalPurchaseDate = JSONField<Timestamp>("originalPurchaseDate")
   package let originalApplicationVersion = JSONField<String>("originalApplicationVersion")

@@ -3,16 +3,14 @@ package import Subscriptions
 
 /// The signed data of a subscription's renewal; prices are in thousandths of the currency's unit.
 ///
-/// https://developer.apple.com/documentation/appstoreserverapi/jwsrenewalinfodecodedpayload, and
-/// later changelogs. It names neither app nor transaction, so it only has meaning together with a
-/// transaction of the same original transaction.
+/// See https://developer.apple.com/documentation/appstoreserverapi/jwsrenewalinfodecodedpayload and
+/// later changelogs. It names neither app nor transaction.
 package typealias JWSRenewalInfoDecodedPayload = JSONPayload<RenewalInfoFields>
 
 package struct RenewalInfoFields: JSONFields {
   package let originalTransactionID = JSONField<String>("originalTransactionId")
   /// The current product.
   package let productID = JSONField<String>("productId")
-  /// The product of the next renewal.
   package let autoRenewProductID = JSONField<String>("autoRenewProductId")
   package let autoRenewStatus = JSONField<Int64>("autoRenewStatus")  // 0: off, 1: on
   /// Why the subscription ended or will end, 1 to 5; see `RenewalStatus.expirationIntent`.
@@ -38,7 +36,7 @@ package struct RenewalInfoFields: JSONFields {
   package let appTransactionID = JSONField<String>("appTransactionId")
   package let appAccountToken = JSONField<String>("appAccountToken")  // A UUID in either case
   package let advancedCommerceInfo = JSONField<JSONValue>("advancedCommerceInfo")
-  package let renewalBillingPlanType = JSONField<BillingPlanType>("renewalBillingPlanType")
+  package let renewalBillingPlanType = JSONField<String>("renewalBillingPlanType")
   package let commitmentInfo = JSONField<RenewalCommitment>("commitmentInfo")
   package static let schema = JSONSchema(Self())
 }
@@ -50,7 +48,7 @@ package struct RenewalCommitmentFields: JSONFields {
   package let commitmentAutoRenewProductID = JSONField<String>("commitmentAutoRenewProductId")
   /// 0: off, 1: on.
   package let commitmentAutoRenewStatus = JSONField<Int64>("commitmentAutoRenewStatus")
-  package let commitmentRenewalBillingPlanType = JSONField<BillingPlanType>(
+  package let commitmentRenewalBillingPlanType = JSONField<String>(
     "commitmentRenewalBillingPlanType")
   package let commitmentRenewalDate = JSONField<Timestamp>("commitmentRenewalDate")
   package let commitmentRenewalPrice = JSONField<Int64>("commitmentRenewalPrice")

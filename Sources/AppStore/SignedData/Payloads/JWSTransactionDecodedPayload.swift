@@ -1,10 +1,8 @@
 package import JSONText
 package import Subscriptions
 
-/// The signed data of one transaction; prices are in thousandths of the currency's unit.
-///
-/// https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload, and
-/// later changelogs. Every field is optional.
+/// The signed data of one transaction, all optional; prices are in thousandths of the unit
+/// (https://developer.apple.com/documentation/appstoreserverapi/jwstransactiondecodedpayload).
 package typealias JWSTransactionDecodedPayload = JSONPayload<TransactionFields>
 
 package struct TransactionFields: JSONFields {
@@ -47,7 +45,7 @@ package struct TransactionFields: JSONFields {
   package let appTransactionID = JSONField<String>("appTransactionId")
   package let offerPeriod = JSONField<String>("offerPeriod")  // ISO 8601
   package let advancedCommerceInfo = JSONField<JSONValue>("advancedCommerceInfo")
-  package let billingPlanType = JSONField<BillingPlanType>("billingPlanType")
+  package let billingPlanType = JSONField<String>("billingPlanType")
   package let commitmentInfo = JSONField<TransactionCommitment>("commitmentInfo")
   package static let schema = JSONSchema(Self())
 }
@@ -100,15 +98,6 @@ package struct OfferDiscountType: OpenEnumeration {
   package static let oneTime = Self(rawValue: "ONE_TIME")
 }
 
-package struct BillingPlanType: OpenEnumeration {
-  package var rawValue: String
-  package init(rawValue: String) { self.rawValue = rawValue }
-
-  /// An annual commitment billed monthly.
-  package static let monthly = Self(rawValue: "MONTHLY")
-}
-
-/// Apple's name of the environment.
 package struct SignedEnvironment: OpenEnumeration {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }

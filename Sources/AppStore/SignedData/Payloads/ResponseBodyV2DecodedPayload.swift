@@ -1,9 +1,8 @@
 package import Subscriptions
 
-/// The signed data of a version 2 notification, Apple's `responseBodyV2DecodedPayload`.
-///
-/// https://developer.apple.com/documentation/appstoreservernotifications. Exactly one of ``data``,
-/// ``summary``, ``externalPurchaseToken`` and ``appData`` is present.
+/// The signed data of a version 2 notification, with one of ``data``, ``summary``,
+/// ``externalPurchaseToken`` and ``appData``:
+/// https://developer.apple.com/documentation/appstoreservernotifications.
 package typealias ResponseBodyV2DecodedPayload = JSONPayload<NotificationFields>
 
 package struct NotificationFields: JSONFields {
@@ -77,9 +76,8 @@ package struct AppDataFields: JSONFields {
   package static let schema = JSONSchema(Self())
 }
 
-/// Apple's `notificationType` of version 2, as of 2026-06; unknown types are kept.
-///
-/// https://developer.apple.com/documentation/appstoreservernotifications/notificationtype
+/// Apple's `notificationType` of version 2, as of 2026-06; unknown types are kept:
+/// https://developer.apple.com/documentation/appstoreservernotifications/notificationtype.
 package struct NotificationTypeV2: OpenEnumeration, CaseIterable {
   package var rawValue: String
   package init(rawValue: String) { self.rawValue = rawValue }

@@ -53,9 +53,7 @@ struct AppStoreOptions: ParsableArguments {
     var settings = try Settings(
       await SettingSource(
         flags: ["TENURE_LOG_LEVEL": logLevel].compactMapValues(\.self), file: file))
-    if settings.apps.isEmpty, let bundleID {
-      settings.apps = [try AppStoreApp(bundleID: bundleID)]
-    }
+    if settings.apps.isEmpty, let bundleID { settings.apps = [try AppStoreApp(bundleID: bundleID)] }
     let apps = try settings.appStoreApps()
     let key = try settings.neededServerAPIKey()
     let logger = settings.bootstrapLogger()
@@ -77,12 +75,12 @@ struct AppStoreOptions: ParsableArguments {
   private func app(_ apps: AppStoreApps) throws -> AppStoreApp {
     guard let bundleID else {
       guard apps.all.count == 1 else {
-        throw SettingError(name: "--bundle-id", fault: "required: several apps are configured")
+        throw SettingError("--bundle-id", "required: several apps are configured")
       }
       return apps.all[0]
     }
     guard let app = apps[bundleID] else {
-      throw SettingError(name: "--bundle-id", fault: "the app \(bundleID) is not configured")
+      throw SettingError("--bundle-id", "the app \(bundleID) is not configured")
     }
     return app
   }

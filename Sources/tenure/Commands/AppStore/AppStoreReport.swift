@@ -91,13 +91,11 @@ struct AppStoreReport {
       (self.head, self.cell) = (head, cell)
     }
 
-    /// A member of the elements, by its path.
     init(_ head: String, _ path: String) {
       self.init(head) { AppStoreText.text($0.member(path) ?? "", of: path) }
     }
   }
 
-  /// The columns of lists, by the lists' names.
   private static let tables: [String: [Column]] = [
     "transactions": [
       Column("PURCHASED", "payload.purchaseDate"), Column("TRANSACTION", "payload.transactionId"),
@@ -184,7 +182,6 @@ extension JSONValue {
     path.split(separator: ".").reduce(self as JSONValue?) { $0?[String($1)] }
   }
 
-  /// All signed parts of responses in this value.
   fileprivate var signedParts: [JSONValue] {
     switch self {
     case .object where self["signed"] != nil: [self]

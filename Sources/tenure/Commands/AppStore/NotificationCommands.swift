@@ -46,8 +46,7 @@ struct NotificationsCommand: AppStoreQuery {
 
   private var query: NotificationHistoryQuery {
     let end = to ?? .now
-    var query = NotificationHistoryQuery(
-      startDate: from ?? end - Self.span, endDate: end)
+    var query = NotificationHistoryQuery(startDate: from ?? end - Self.span, endDate: end)
     query.onlyFailures = failures
     if let type {
       query.subject = .type(
@@ -65,8 +64,7 @@ struct NotificationsCommand: AppStoreQuery {
     var failure: (any Error)?
     var notifications: [SentNotification] = []
     do {
-      let pages = clients.api.notificationHistoryPages(
-        query, of: clients.bundleID, in: environment)
+      let pages = clients.api.notificationHistoryPages(query, of: clients.bundleID, in: environment)
       for try await page in pages {
         notifications += page.content.notifications
         progress.show(notifications.count)
@@ -115,7 +113,7 @@ struct TestNotificationCommand: AppStoreQuery {
     let sent = try await outcome(token, clients, environment)
     report.add("notification", sent.notification?.json(\.payload.json))
     report.add("sendAttempts", .array(sent.attempts.map(\.json)))
-    if !sent.attempts.contains(where: { $0.sendAttemptResult == .success }) {
+    if !sent.attempts.contains(where: { $0.sendAttemptResult == "SUCCESS" }) {
       report.failure = CommandFailure(
         description: "The app's server has not accepted the test notification")
     }
@@ -125,20 +123,20 @@ struct TestNotificationCommand: AppStoreQuery {
   private func outcome(
     _ token: String, _ clients: AppStoreClients, _ environment: Environment
   ) async throws -> SentNotification {
-    for _ in 1..<(wait ? Self.tries : 1) {
+    var triesLeft = wait ? Self.tries : 1
+    while true {
+      triesLeft -= 1
       do {
         let sent = try await clients.api.testNotificationStatus(
           token, of: clients.bundleID, in: environment
         ).content
-        if !sent.attempts.isEmpty { return sent }
-      } catch let error as AppStoreServerAPIError where error.code == .testNotificationNotFound {
+        if triesLeft == 0 || !sent.attempts.isEmpty { return sent }
+      } catch let error as AppStoreServerAPIError
+        where error.code == .testNotificationNotFound && triesLeft > 0
+      {
         // Not sent yet.
       }
       try await Task.sleep(for: Self.pause)
     }
-    return try await clients.api.testNotificationStatus(
-      token, of: clients.bundleID, in: environment
-    )
-    .content
   }
 }

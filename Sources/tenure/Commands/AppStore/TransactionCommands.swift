@@ -16,8 +16,7 @@ struct TransactionCommand: AppStoreQuery {
   func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
     let answer = try await clients.api.transactionInfo(
       TransactionID(id), of: clients.bundleID, in: clients.environment)
-    return AppStoreReport(
-      answer.environment, ["transaction": answer.content.json(\.payload.json)])
+    return AppStoreReport(answer.environment, ["transaction": answer.content.json(\.payload.json)])
   }
 }
 
@@ -77,8 +76,7 @@ struct HistoryCommand: AppStoreQuery {
 
   func report(_ clients: AppStoreClients) async throws -> AppStoreReport {
     let pages = clients.api.transactionHistoryPages(
-      of: id, in: clients.bundleID, environment: clients.environment, query: query,
-      after: revision)
+      of: id, in: clients.bundleID, environment: clients.environment, query: query, after: revision)
     return try await AppStoreReport.transactions(pages)
   }
 }
@@ -164,7 +162,7 @@ struct OrderCommand: AppStoreQuery {
     return AppStoreReport(
       answer.environment,
       ["status": status?.json, "transactions": answer.content.transactions.json],
-      remark: status == .valid ? nil : "The order is not one of this app's.")
+      remark: status == 0 ? nil : "The order is not one of this app's.")
   }
 }
 
@@ -205,9 +203,7 @@ extension InAppOwnershipType: NamedArgument {
 
 extension TransactionHistoryQuery.ProductType: ExpressibleByArgument {
   /// Apple's name in lowercase with hyphens.
-  init?(argument: String) {
-    self.init(rawValue: argument.uppercased().replacing("-", with: "_"))
-  }
+  init?(argument: String) { self.init(rawValue: argument.uppercased().replacing("-", with: "_")) }
 
   static var allValueStrings: [String] {
     allCases.map { $0.rawValue.lowercased().replacing("_", with: "-") }

@@ -1,5 +1,4 @@
 import ArgumentParser
-import AsyncHTTPClient
 import BackgroundJobs
 import Bootstrap
 import HTTPAPI
@@ -38,8 +37,7 @@ struct ServeCommand: AsyncParsableCommand {
       "serve", settings, listeningOn: host, port: port, settings: "TENURE_HTTP"
     ) { assembly, _, logger in
       let application = assembly.api(keys: keys).application(
-        host: host, port: port,
-        limits: ConnectionLimits(connections: settings.httpMaxConnections)
+        host: host, port: port, limits: ConnectionLimits(connections: settings.httpMaxConnections)
       ) { port in
         logger.info(
           "Serving",
@@ -55,11 +53,39 @@ struct ServeCommand: AsyncParsableCommand {
   }
 }
 
-/// Runs a program's services until SIGTERM or SIGINT, then releases all resources in reverse order.
+struct WorkCommand: AsyncParsableCommand {
+  static let configuration = CommandConfiguration(
+    commandName: "work",
+    abstract: "Runs the background worker (retries, polling, expirations, webhooks).",
+    discussion: """
+      Any number of workers can run. On SIGTERM or SIGINT, finishes running jobs and exits.
+      """)
+
+  @OptionGroup var options: SettingOptions
+
+  func run() async throws {
+    let settings = try await options.settings(needing: [.apps])
+    let (host, port) = (settings.metricsHost, settings.metricsPort)
+    try await withProgram(
+      "work", settings, listeningOn: host, port: port ?? 0, settings: "TENURE_METRICS"
+    ) { assembly, registry, logger in
+      logger.info("Working", metadata: ["service.version": "\(TenureVersion.current)"])
+      let metrics = port.map { port in
+        assembly.metricsPage(of: registry).application(host: host, port: port) { port in
+          logger.info("Serving metrics", metadata: ["http.url": "http://\(host):\(port)/metrics"])
+        }
+      }
+      return (metrics.map { [$0] } ?? []) + [
+        assembly.catalogueRefresh, assembly.schemaWatch(ending: .program),
+      ] + assembly.worker()
+    }
+  }
+}
+
+/// Runs a program's services, each of which may depend on earlier ones, until SIGTERM or SIGINT,
+/// then releases all resources in reverse order.
 ///
-/// - Parameters:
-///   - prefix: The beginning of the names of the settings `_HOST` and `_PORT`, for errors.
-///   - services: Makes the services; each may depend on earlier ones.
+/// - Parameter prefix: The beginning of the names of the settings `_HOST` and `_PORT`, for errors.
 func withProgram(
   _ name: String, _ settings: Settings, listeningOn host: String, port: Int,
   settings prefix: String,
