@@ -117,9 +117,7 @@ extension ReportChoices {
 }
 
 extension ReportChoices {
-  /// Makes a choice, written as ``text(of:)`` does.
-  ///
-  /// Refuses one that the report does not accept: ignoring it would answer another question.
+  /// Makes a choice, written as ``text(of:)`` does; refuses one that the report does not accept.
   package mutating func set(
     _ parameter: ReportParameter, of report: Report, to text: String
   ) throws(ReportFault) {

@@ -1,8 +1,7 @@
 extension Report {
   package static let refunds = Report(
     "refunds", label: "Refunds", group: .money,
-    summary:
-      "Refunded charges by reason and days after the purchase, compared with all paid.",
+    summary: "Refunded charges by reason and days after the purchase, compared with all paid.",
     sql: PackageResources.refunds_sql,
     drillDown: .columns(
       "refunds",

@@ -5,8 +5,7 @@ extension Report {
     sql: PackageResources.billing_issues_sql,
     drillDown: .columns(
       "in_grace_period", "in_billing_retry", "entered", "recovered", "lost", "cohort_recovered",
-      "cohort_lost"),
-    itemOrder: "since DESC, original_transaction_id, transaction_id, measure",
+      "cohort_lost"), itemOrder: "since DESC, original_transaction_id, transaction_id, measure",
     shares: [
       "recovery_rate": .init(
         "cohort_recovered", of: "entered", settled: "cohort_recovered", "cohort_lost")

@@ -6,8 +6,7 @@ extension Report {
     sql: PackageResources.trials_sql,
     drillDown: .columns(
       "started", "recovered", "converted", "expired", "trials", "cohort_started",
-      "cohort_converted",
-      "cohort_expired"), stock: "trials",
+      "cohort_converted", "cohort_expired"), stock: "trials",
     shares: [
       "conversion_rate": .init(
         "cohort_converted", of: "cohort_started", settled: "cohort_converted", "cohort_expired")
