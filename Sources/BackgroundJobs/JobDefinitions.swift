@@ -203,8 +203,7 @@ extension JobDefinition {
       run: { job, runner in
         _ = try await run([job], runner)
         return .settled
-      },
-      runTogether: run)
+      }, runTogether: run)
   }
 
   fileprivate static func recurring(

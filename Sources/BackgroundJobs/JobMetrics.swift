@@ -32,8 +32,7 @@ final class JobMetrics: Sendable {
       }
     }
     durations = Self.each(of: Job.Kind.allCases) { kind in
-      CoreMetrics.Timer(
-        label: "tenure_job_duration_seconds", dimensions: [("kind", kind.rawValue)])
+      CoreMetrics.Timer(label: "tenure_job_duration_seconds", dimensions: [("kind", kind.rawValue)])
     }
     granted = counters("tenure_apple_budget_granted_total")
     denied = counters("tenure_apple_budget_denied_total")

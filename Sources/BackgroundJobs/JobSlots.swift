@@ -3,9 +3,8 @@ import Synchronization
 
 /// The jobs that a worker has claimed, and how many more of each queue it may claim.
 ///
-/// Each queue runs a fixed number of slots at once. Where jobs are quick, some are claimed ahead so
-/// that no slot waits for the database: only as many as run within moments, because another worker
-/// may be idle. Jobs that share a commit fill a slot together.
+/// Each queue has a fixed number of slots. Quick jobs are claimed ahead, but no more than run
+/// within moments: another worker may be idle. Jobs that share a commit fill a slot together.
 final class JobSlots: Sendable {
   /// The time within which jobs claimed ahead are done.
   private static let foresight: Duration = .milliseconds(50)
@@ -69,8 +68,7 @@ final class JobSlots: Sendable {
     state.withLock { $0.isClosed ? [:] : $0.queues.mapValues(\.room).filter { $0.value > 0 } }
   }
 
-  /// Whether to wake the worker after a job of the queue has ended: there is room, or after
-  /// ``close()`` all jobs have ended.
+  /// Whether to wake the worker after a job: there is room, or after ``close()`` all have ended.
   func isWorthALook(for queue: Job.Queue) -> Bool {
     state.withLock { state in
       state.isClosed ? state.held.isEmpty : state.queues[queue].map { $0.room > 0 } ?? false
@@ -85,8 +83,7 @@ final class JobSlots: Sendable {
     set { state.withLock { $0.isListening = newValue } }
   }
 
-  /// Adds claimed jobs, and returns those to start now, grouped by slot; a job that was claimed
-  /// again while it runs here starts when that run has ended.
+  /// Adds claimed jobs, and returns those to start now, by slot; one that still runs here waits.
   func take(_ claimed: [Job]) -> [[Job]] {
     state.withLock { state in
       for job in claimed where state.queues[job.queue] != nil {

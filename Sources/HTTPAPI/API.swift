@@ -32,8 +32,7 @@ package struct API: Sendable {
   /// Pages served next to the interface; nil for none.
   package var site: (any Site)?
 
-  /// Without `metrics`, `/metrics` shows the registry of `MetricsSystem`, or else a new one that
-  /// has little more than this API's metrics.
+  /// Without `metrics`, `/metrics` shows the registry of `MetricsSystem`, or else a new one.
   package init(
     ledger: Ledger, intake: SubmissionIntake, notifications: NotificationIntake,
     catalogue: CatalogueCache, entitlements: EntitlementReader, reports: ReportReader,

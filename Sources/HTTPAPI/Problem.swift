@@ -36,9 +36,7 @@ package struct Problem: Error, Sendable {
 }
 
 extension Problem {
-  /// A field that is missing, of the wrong type, or out of range.
-  ///
-  /// `fault` continues a sentence that begins with the field's name: "is missing".
+  /// A wrong field; `fault` ends a sentence that begins with its name, as in "is missing".
   package static func invalid(_ field: String, _ fault: String) -> Problem {
     Problem(.invalidRequest, "`\(field)` \(fault).", field: field)
   }

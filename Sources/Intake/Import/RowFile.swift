@@ -31,8 +31,7 @@ package struct FileFault: Error, Hashable, CustomStringConvertible {
   package init(description: String) { self.description = description }
 }
 
-/// Streams a file of rows: CSV with a header (RFC 4180), or JSON lines, which begin with a brace;
-/// an invalid row does not affect the rows after it.
+/// Streams rows of CSV with a header (RFC 4180) or of JSON lines; invalid ones affect no others.
 package struct RowFile {
   package struct Column: Sendable {
     /// The accepted names.

@@ -37,10 +37,8 @@ package struct RowWriter: ~Copyable {
   /// Writes a row; nil is an empty field or null.
   package mutating func write(_ values: [String?]) throws {
     switch format {
-    case .csv:
-      text += values.csvLine(guardsFormulas: guardsFormulas)
-    case .jsonl:
-      text += Self.object(columns, values) + "\n"
+    case .csv: text += values.csvLine(guardsFormulas: guardsFormulas)
+    case .jsonl: text += Self.object(columns, values) + "\n"
     }
     if text.utf8.count >= Self.pieceBytes { try flush() }
   }
@@ -71,10 +69,7 @@ package struct RowWriter: ~Copyable {
 }
 
 extension FileHandle {
-  /// Creates a file, or opens it and truncates it.
-  ///
-  /// Devices, pipes and links stay, unlike with `FileManager.createFile`, which would replace even
-  /// `/dev/null` by a file.
+  /// Creates or truncates a file; `FileManager.createFile` would replace devices, pipes and links.
   package convenience init(replacingContentsOf path: String) throws {
     do {
       let file = try FileDescriptor.open(

@@ -2,11 +2,9 @@ import AppStore
 package import Subscriptions
 
 extension SubmissionIntake {
-  /// Asks Apple for the transactions of an order, by the ID in Apple's email to the customer.
+  /// Asks Apple for the transactions of an order of production, by the ID in Apple's email.
   ///
-  /// Apple knows orders of production only.
-  ///
-  /// - Returns: Nil without a key for the App Store Server API; empty if the order is of another app.
+  /// - Returns: Nil without a key for the App Store Server API; empty for another app's order.
   package func transactions(ofAppleOrder id: String) async throws -> [TransactionKey]? {
     guard let serverAPI else { return nil }
     var transactions: [TransactionKey] = []

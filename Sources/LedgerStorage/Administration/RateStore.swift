@@ -76,10 +76,7 @@ package struct RateFault: Error, Hashable {
   package let text: String
 }
 
-/// Exchange rates and Apple's commission.
-///
-/// A correction is another row for the same day; the earlier row stays, so that reports as known at
-/// a moment don't change.
+/// Exchange rates and commissions; a correction is another row, so that past reports stay.
 package struct RateStore: LedgerStore {
   package let core: LedgerCore
 
@@ -118,9 +115,7 @@ package struct RateStore: LedgerStore {
   }
 
   /// Sets a rate from its day on.
-  package func set(
-    _ rate: Rate, by administrator: Administrator, at now: Timestamp
-  ) async throws {
+  package func set(_ rate: Rate, by administrator: Administrator, at now: Timestamp) async throws {
     let (insert, action): (SQL, AdministratorAction.Action) =
       switch rate.subject {
       case .exchange(let currency, let reportingCurrency):

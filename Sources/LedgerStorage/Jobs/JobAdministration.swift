@@ -69,9 +69,7 @@ extension JobQueue {
     ).decode(into: StoredJob.init)
   }
 
-  /// Retries jobs immediately with a fresh retry window, except running ones.
-  ///
-  /// A submission whose job was discarded has its next attempt again.
+  /// Retries jobs now with a fresh retry window, except running ones; submissions, too.
   ///
   /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
   package func restartJobs(
@@ -158,10 +156,7 @@ package struct StoredJob: Sendable {
   package let createdAt: Timestamp
 }
 
-/// The number of jobs of one kind in one queue, by state.
-///
-/// Failing are those, not discarded, whose last run failed; `dueSince` is the `run_at` of the oldest
-/// due job.
+/// Jobs of a kind and queue by state; `failing` ones had an error, `dueSince` is of the oldest due.
 package typealias JobCount = (
   kind: String, queue: String, due: Int, waiting: Int, running: Int, discarded: Int, failing: Int,
   dueSince: Timestamp?

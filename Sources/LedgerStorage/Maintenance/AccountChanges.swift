@@ -14,14 +14,11 @@ extension Maintenance {
     ON CONFLICT DO NOTHING
     """
 
-  /// Deletes the account changes that were there at the last run, and reschedules the job.
-  ///
-  /// So each stays for `interval` at least; a server whose snapshot is older drops all answers.
+  /// Deletes the account changes of before the last run, so that each stays for `interval`.
   package func trimAccountChanges(_ job: Job, every interval: Duration, at now: Timestamp)
     async throws
   {
-    try await database.batch(
-      Self.trimAccountChanges + job.repetition(at: now + interval, now: now))
+    try await database.batch(Self.trimAccountChanges + job.repetition(at: now + interval, now: now))
   }
 
   static let trimAccountChanges: [SQL] = [

@@ -1,8 +1,7 @@
 import Postgres
 package import Subscriptions
 
-/// Refused notifications of one hour, version and reason: their number, and the last one without
-/// its content.
+/// Refused notifications of one hour, version and reason, and the last one without its content.
 package struct RefusedNotifications: Sendable {
   package var hour: Timestamp
   /// Nil if its shape doesn't show the version.

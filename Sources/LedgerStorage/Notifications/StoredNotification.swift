@@ -37,9 +37,8 @@ package struct NewNotification: Sendable {
     id: String, version: NotificationVersion, receivedAt: Timestamp,
     arrival: ReceivedNotification = .delivered, body: String, chains: [String] = [],
     notificationType: String? = nil, subtype: String? = nil, environment: Environment? = nil,
-    bundleID: String? = nil,
-    originalTransactionID: OriginalTransactionID? = nil, transactionID: TransactionID? = nil,
-    signedAt: Timestamp? = nil
+    bundleID: String? = nil, originalTransactionID: OriginalTransactionID? = nil,
+    transactionID: TransactionID? = nil, signedAt: Timestamp? = nil
   ) {
     (self.id, self.version, self.receivedAt, self.arrival) = (id, version, receivedAt, arrival)
     (self.body, self.chains, self.notificationType) = (body, chains, notificationType)

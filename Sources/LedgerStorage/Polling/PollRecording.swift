@@ -7,8 +7,7 @@ extension PollStore {
   ///
   /// - Parameters:
   ///   - id: The poll, as the source of the entries.
-  ///   - asked: The original transaction that Apple was asked about, which is scheduled again and
-  ///     whose job ends; nil where it was none.
+  ///   - asked: What Apple was asked about: it is scheduled again, and its job ends.
   ///   - revision: How far a customer's history was read; nil where none was.
   package func record(
     _ evidence: [Evidence], polledAs id: String, about asked: PolledOriginalTransaction? = nil,
@@ -63,9 +62,7 @@ package struct HistoryRevision: Hashable, Sendable {
     self.revision = revision
   }
 
-  /// The statement that stores it, which most polls don't change.
-  ///
-  /// Of two concurrent polls the last commit wins: at worst something is read twice.
+  /// The statement that stores it; of two concurrent polls the last commit wins.
   fileprivate var upsert: SQL {
     """
     INSERT INTO tenure.history_revision AS known (environment, original_transaction_id, history,
@@ -78,8 +75,7 @@ package struct HistoryRevision: Hashable, Sendable {
 }
 
 extension Recording {
-  /// The number of original transactions, each with those that Apple links, on which a charge, an
-  /// owner, a refund or the renewal changed.
+  /// The original transactions (linked: one) whose charge, owner, refund or renewal changed.
   package var changedOriginals: Int { distinctOriginals.count(where: \.isChanged) }
 }
 

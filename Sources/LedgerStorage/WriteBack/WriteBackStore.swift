@@ -8,10 +8,9 @@ package struct WriteBackStore: LedgerStore {
 
   // MARK: Scheduling
 
-  /// The jobs that write the owners of original transactions whose binding a recording moves; none
-  /// if this is turned off.
+  /// The jobs that write the owners of original transactions whose binding a recording moves.
   ///
-  /// An original transaction that begins with Apple's token for its owner needs no job.
+  /// None for one that begins with Apple's token for its owner.
   func ownershipWriteBacks(of recording: Recording, at now: Timestamp) -> [SQL] {
     guard writeBackKinds.contains(.ownership) else { return [] }
     return recording.distinctOriginals.compactMap { original in
@@ -72,8 +71,7 @@ package struct WriteBackStore: LedgerStore {
         WHERE \(line.condition) AND kind = 'ownership' AND outcome = 'accepted'
         ORDER BY write_back_id DESC LIMIT 1
         """
-      ) { try $0.decodeFirst(AccountKey.self, Timestamp.self) },
-      PollTarget.query([line]))
+      ) { try $0.decodeFirst(AccountKey.self, Timestamp.self) }, PollTarget.query([line]))
     guard let (token, isErased, isMerged) = account else { return nil }
     return PendingOwnership(
       token: token, isErased: isErased, isMerged: isMerged, bundleID: target.bundleID,
@@ -148,8 +146,7 @@ package struct WriteBackStore: LedgerStore {
 }
 
 extension RecordedOriginalTransaction {
-  /// The account to which the recording bound the original transaction, and the charge; nil if the
-  /// binding did not move or was released.
+  /// The account to which the recording moved the binding, and the charge; nil: it did not.
   fileprivate var newlyBound: (account: AccountKey, charge: Charge)? {
     guard !entries.isEmpty, let charge = rule.charges.latestCharge,
       let account = line.decisions[charge.id]?.decision.owner

@@ -5,8 +5,7 @@ import NIOCore
 import Subscriptions
 import Synchronization
 
-/// Batches the reads of all connections of one event loop, so that requests which arrive together
-/// share the cost of passing between threads.
+/// Batches the reads of all connections of an event loop, to share the cost of changing threads.
 final class EntitlementBatcher {
   private let eventLoop: any EventLoop
   private let reader: EntitlementReader
@@ -47,9 +46,7 @@ final class EntitlementBatcher {
     submit(answers.filter { !$0.mayLag || !$1 }.map(\.0))
   }
 
-  private func submit(
-    _ questions: [Question], at replica: ReadReplica? = nil, anew: Bool = false
-  ) {
+  private func submit(_ questions: [Question], at replica: ReadReplica? = nil, anew: Bool = false) {
     guard !questions.isEmpty else { return }
     let asked = NIOLoopBound((self, questions), eventLoop: eventLoop)
     let asOf = now()
