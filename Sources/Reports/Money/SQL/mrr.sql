@@ -49,13 +49,8 @@ RETURNS TABLE (from_day date, to_day date, segment text, currency text, opening_
     exchange_milliunits bigint, mrr_milliunits bigint, from_catalogue_milliunits bigint,
     mrr_twelfths numeric)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
-            c.segment, c.currency,
-            sum(c.twelfths) AS twelfths,
+    WITH flow AS (
+        SELECT c.from_day, c.segment, c.currency, sum(c.twelfths) AS twelfths,
             sum(c.twelfths) FILTER (WHERE c.price_source = 'catalogue') AS from_catalogue,
             sum(c.twelfths) FILTER (WHERE c.measure = 'new') AS new,
             sum(c.twelfths) FILTER (WHERE c.measure = 'reactivated') AS reactivated,
@@ -64,25 +59,20 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
             sum(c.twelfths) FILTER (WHERE c.measure = 'churned') AS churned,
             sum(c.twelfths) FILTER (WHERE c.measure = 'currency_changed') AS currency_changed
         FROM (
-            SELECT s.day, s.segment, s.currency,
-                s.price_source, s.measure, s.mrr_twelfths AS twelfths
-            FROM (
-                SELECT *, mrr_measure(m.kind, m.cause,
-                        by IS NOT DISTINCT FROM 'product' OR product IS NOT NULL) AS measure
-                FROM shown
-                CROSS JOIN LATERAL movement_sum(mrr_kinds(), 'at', NULL, shown.last_day, time_zone,
-                    product, environment, include_family_shared, known_at, least(as_of, known_at),
-                    by) AS m
-            ) AS s
-            WHERE NOT (s.measure = 'changed' AND s.day >= s.first_day)
+            SELECT s.from_day, s.segment, s.currency, s.price_source, m.measure,
+                s.mrr_twelfths AS twelfths
+            FROM movement_flow(mrr_kinds(), 'at', false, true, from_date, to_date, bucket,
+                time_zone, product, environment, include_family_shared, known_at, as_of, by) AS s
+            CROSS JOIN LATERAL (SELECT mrr_measure(s.kind, s.cause,
+                by IS NOT DISTINCT FROM 'product' OR product IS NOT NULL) AS measure) AS m
+            WHERE m.measure <> 'changed' OR s.from_day IS NULL
             UNION ALL
-            SELECT i.day, segment_of(by, NULL, i.storefront, i.offer_type, i.period_type),
+            SELECT i.from_day, segment_of(by, NULL, i.storefront, i.offer_type, i.period_type),
                 i.currency, i.price_source, i.measure, i.mrr_twelfths
             FROM mrr_change_item(from_date, to_date, bucket, time_zone, environment,
                 include_family_shared, known_at, as_of) AS i
             WHERE by IS DISTINCT FROM 'product' AND product IS NULL
         ) AS c
-        CROSS JOIN shown
         WHERE c.currency IS NOT NULL
         GROUP BY 1, 2, 3
     ),

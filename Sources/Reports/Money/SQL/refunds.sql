@@ -16,34 +16,22 @@ RETURNS TABLE (from_day date, to_day date, segment text, reason text, days_after
     currency text, refunds bigint, refunded_milliunits bigint, from_catalogue_milliunits bigint,
     paid bigint, refund_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    paid AS (
-        SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
-            s.segment, sum(s.number) AS number
-        FROM shown
-        CROSS JOIN LATERAL movement_sum(ARRAY['charged'], 'at', shown.first_day,
-            shown.last_day, time_zone, product, environment,
-            include_family_shared, known_at, least(as_of, known_at), by) AS s
+    WITH paid AS (
+        SELECT s.from_day, s.segment, sum(s.number) AS number
+        FROM movement_flow(ARRAY['charged'], 'at', false, false, from_date, to_date, bucket,
+            time_zone, product, environment, include_family_shared, known_at, as_of, by) AS s
         WHERE include_trials OR s.period_type <> 'trial'
         GROUP BY 1, 2
     ),
     refund AS (
-        SELECT calendar_bucket_start(CASE date_of WHEN 'charge' THEN s.cohort ELSE s.day END,
-                shown.first_day, bucket) AS from_day,
-            s.segment, s.cause AS reason,
+        SELECT s.from_day, s.segment, s.cause AS reason,
             refund_delay(s.day - s.cohort) AS days_after, s.currency, -sum(s.number) AS number,
             sum(s.amount_milliunits) AS amount,
             sum(s.amount_milliunits) FILTER (WHERE s.price_source = 'catalogue') AS from_catalogue
-        FROM shown
-        CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin',
-            CASE date_of WHEN 'charge' THEN NULL ELSE shown.first_day END,
-            CASE date_of WHEN 'charge' THEN NULL ELSE shown.last_day END, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at), by) AS s
-        WHERE CASE date_of WHEN 'charge' THEN s.cohort ELSE s.day END
-                BETWEEN shown.first_day AND shown.last_day
-            AND (include_trials OR s.period_type <> 'trial')
+        FROM movement_flow(ARRAY['refunded'], 'origin', date_of IS NOT DISTINCT FROM 'charge',
+            date_of IS NOT DISTINCT FROM 'charge', from_date, to_date, bucket, time_zone, product,
+            environment, include_family_shared, known_at, as_of, by) AS s
+        WHERE include_trials OR s.period_type <> 'trial'
         GROUP BY 1, 2, 3, 4, 5
         -- Refunds that were taken back are left out.
         HAVING sum(s.number) <> 0

@@ -113,6 +113,27 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         OR is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity');
 END;
 
+-- The same summed up; with_earlier: also those before the first row, which have no from_day.
+CREATE OR REPLACE FUNCTION movement_flow(kinds text[], basis text, by_origin boolean,
+    with_earlier boolean, from_date date, to_date date, bucket text, time_zone text, product text,
+    environment text, include_family_shared boolean, known_at timestamptz, as_of timestamptz,
+    by text, moment timestamptz DEFAULT NULL)
+RETURNS TABLE (from_day date, kind text, cause text, day date, cohort date, period_type text,
+    segment text, currency text, price_source text, number bigint, amount_milliunits bigint,
+    mrr_twelfths bigint)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    SELECT calendar_bucket_start(CASE WHEN by_origin THEN s.cohort ELSE s.day END, span.first_day,
+            bucket),
+        s.kind, s.cause, s.day, s.cohort, s.period_type, s.segment, s.currency, s.price_source,
+        s.number, s.amount_milliunits, s.mrr_twelfths
+    FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+    CROSS JOIN LATERAL movement_sum(kinds, basis,
+        CASE WHEN NOT with_earlier THEN span.first_day END,
+        CASE WHEN NOT by_origin THEN span.last_day END, time_zone, product, environment,
+        include_family_shared, known_at, coalesce(moment, least(as_of, known_at)), by) AS s
+    WHERE NOT by_origin OR s.cohort BETWEEN span.first_day AND span.last_day;
+END;
+
 -- What movements come to for each subscription, product, segment and state at the end of a report's
 -- last row or, is_opening, at the start of the first; by_currency: in monthly revenue.
 CREATE OR REPLACE FUNCTION movement_stock(kinds text[], is_opening boolean, by_currency boolean,

@@ -22,12 +22,8 @@ RETURNS TABLE (from_day date, to_day date, segment text, opening bigint, new big
     resubscribed bigint, expired bigint, refunded bigint, churned bigint, changed_in bigint,
     changed_out bigint, active bigint)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.segment,
-            sum(c.number) AS number,
+    WITH flow AS (
+        SELECT c.from_day, c.segment, sum(c.number) AS number,
             sum(c.number) FILTER (WHERE c.measure = 'new') AS new,
             sum(c.number) FILTER (WHERE c.measure = 'resubscribed') AS resubscribed,
             -sum(c.number) FILTER (WHERE c.measure = 'expired') AS expired,
@@ -35,20 +31,19 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
             sum(c.number) FILTER (WHERE c.measure = 'changed_in') AS changed_in,
             -sum(c.number) FILTER (WHERE c.measure = 'changed_out') AS changed_out
         FROM (
-            SELECT s.day, s.segment, active_measure(s.kind, s.cause) AS measure, s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL,
-                shown.last_day, time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at), by) AS s
+            SELECT s.from_day, s.segment, active_measure(s.kind, s.cause) AS measure, s.number
+            FROM movement_flow(active_kinds(include_trials), 'at', false, true, from_date, to_date,
+                bucket, time_zone, product, environment, include_family_shared, known_at, as_of,
+                by) AS s
             UNION ALL
-            SELECT (g.at AT TIME ZONE time_zone)::date, NULL,
-                CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END, g.number
-            FROM grant_movement AS g
-            WHERE include_grants AND environment = 'production' AND product IS NULL
-                AND (g.at AT TIME ZONE time_zone)::date <= (SELECT shown.last_day FROM shown)
+            SELECT calendar_bucket_start((g.at AT TIME ZONE time_zone)::date, span.first_day,
+                    bucket),
+                NULL, CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END, g.number
+            FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+            JOIN grant_movement AS g ON (g.at AT TIME ZONE time_zone)::date <= span.last_day
                 AND g.at <= least(as_of, known_at)
+            WHERE include_grants AND environment = 'production' AND product IS NULL
         ) AS c
-        CROSS JOIN shown
         GROUP BY 1, 2
     )
     SELECT span.from_day, span.to_day, p.segment,

@@ -97,12 +97,8 @@ RETURNS TABLE (from_day date, to_day date, segment text, in_grace_period bigint,
     in_billing_retry bigint, entered bigint, recovered bigint, lost bigint, cohort_recovered bigint,
     cohort_lost bigint, recovery_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
-            c.segment,
+    WITH flow AS (
+        SELECT c.from_day, c.segment,
             sum(c.number) FILTER (WHERE c.measure = 'in_grace_period') AS in_grace_period,
             sum(c.number) FILTER (WHERE c.measure = 'in_billing_retry') AS in_billing_retry,
             sum(c.number) FILTER (WHERE c.measure = 'entered') AS entered,
@@ -111,48 +107,41 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
             sum(c.number) FILTER (WHERE c.measure = 'cohort_recovered') AS cohort_recovered,
             sum(c.number) FILTER (WHERE c.measure = 'cohort_lost') AS cohort_lost
         FROM (
-            SELECT s.day, s.segment, s.cause AS measure, s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['state'], 'at', NULL, shown.last_day,
-                time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at), by) AS s
+            SELECT s.from_day, s.segment, s.cause AS measure, s.number
+            FROM movement_flow(ARRAY['state'], 'at', false, true, from_date, to_date, bucket,
+                time_zone, product, environment, include_family_shared, known_at, as_of, by) AS s
             WHERE s.cause IN ('in_grace_period', 'in_billing_retry')
             UNION ALL
-            SELECT s.day, s.segment,
+            SELECT s.from_day, s.segment,
                 CASE s.kind WHEN 'billing_recovered' THEN 'recovered' ELSE 'lost' END, s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'at',
-                shown.first_day, shown.last_day, time_zone, product, environment,
-                include_family_shared, known_at, least(as_of, known_at), by) AS s
+            FROM movement_flow(ARRAY['billing_recovered', 'billing_lost'], 'at', false, false,
+                from_date, to_date, bucket, time_zone, product, environment, include_family_shared,
+                known_at, as_of, by) AS s
             UNION ALL
-            SELECT s.cohort, s.segment,
+            SELECT s.from_day, s.segment,
                 CASE s.kind WHEN 'billing_recovered' THEN 'cohort_recovered' ELSE 'cohort_lost' END,
                 s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'origin',
-                shown.first_day, NULL, time_zone, product, environment,
-                include_family_shared, known_at, least(as_of, known_at), by) AS s
-            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
+            FROM movement_flow(ARRAY['billing_recovered', 'billing_lost'], 'origin', true, false,
+                from_date, to_date, bucket, time_zone, product, environment, include_family_shared,
+                known_at, as_of, by) AS s
             UNION ALL
             -- What has begun has an end, which may be expected and lie ahead.
-            SELECT s.cohort, s.segment, 'entered', s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'origin',
-                shown.first_day, NULL, time_zone, product, environment, include_family_shared,
-                known_at, 'infinity', by) AS s
-            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
-                AND s.cohort < (least(as_of, known_at) AT TIME ZONE time_zone)::date
+            SELECT s.from_day, s.segment, 'entered', s.number
+            FROM movement_flow(ARRAY['billing_recovered', 'billing_lost'], 'origin', true, false,
+                from_date, to_date, bucket, time_zone, product, environment, include_family_shared,
+                known_at, as_of, by, 'infinity') AS s
+            WHERE s.cohort < (least(as_of, known_at) AT TIME ZONE time_zone)::date
             UNION ALL
-            SELECT i.cohort,
-                segment_of(by, i.product_id, i.storefront, i.offer_type, i.period_type), 'entered', i.number
-            FROM movement_item(ARRAY['billing_recovered', 'billing_lost'], 'origin',
+            SELECT calendar_bucket_start(i.cohort, span.first_day, bucket),
+                segment_of(by, i.product_id, i.storefront, i.offer_type, i.period_type), 'entered',
+                i.number
+            FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+            CROSS JOIN LATERAL movement_item(ARRAY['billing_recovered', 'billing_lost'], 'origin',
                 (least(as_of, known_at) AT TIME ZONE time_zone)::date, NULL, time_zone, product,
                 environment, include_family_shared, known_at, 'infinity') AS i
-            CROSS JOIN shown
             WHERE i.cohort = (least(as_of, known_at) AT TIME ZONE time_zone)::date
-                AND i.cohort <= shown.last_day AND i.origin_at <= least(as_of, known_at)
+                AND i.cohort <= span.last_day AND i.origin_at <= least(as_of, known_at)
         ) AS c
-        CROSS JOIN shown
         GROUP BY 1, 2
     )
     SELECT span.from_day, span.to_day, p.segment,

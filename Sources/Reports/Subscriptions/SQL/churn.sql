@@ -16,10 +16,7 @@ RETURNS TABLE (from_day date, to_day date, segment text, active_at_start bigint,
     expired bigint, refunded bigint, churned bigint, resubscribed bigint, churn_rate numeric,
     expiry_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
+    WITH flow AS (
         SELECT c.from_day, c.segment, sum(c.number) AS number,
             -sum(c.number) FILTER (WHERE c.cause IN ('voluntary', 'price_not_consented'))
                 AS voluntary,
@@ -33,12 +30,11 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
             sum(c.number) FILTER (WHERE active_measure(c.kind, c.movement_cause) = 'resubscribed')
                 AS resubscribed
         FROM (
-            SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day, s.segment,
-                s.kind, s.cause AS movement_cause, churn_cause(s.kind, s.cause) AS cause, s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL,
-                shown.last_day, time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at), by) AS s
+            SELECT s.from_day, s.segment, s.kind, s.cause AS movement_cause,
+                churn_cause(s.kind, s.cause) AS cause, s.number
+            FROM movement_flow(active_kinds(include_trials), 'at', false, true, from_date, to_date,
+                bucket, time_zone, product, environment, include_family_shared, known_at, as_of,
+                by) AS s
         ) AS c
         GROUP BY 1, 2
     )

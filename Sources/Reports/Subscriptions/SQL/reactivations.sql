@@ -6,19 +6,14 @@ CREATE OR REPLACE FUNCTION report_reactivations(from_date date DEFAULT NULL,
 RETURNS TABLE (from_day date, to_day date, segment text, switched_off bigint, switched_on bigint,
     resubscribed bigint)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
-        SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
-            s.segment,
+    WITH flow AS (
+        SELECT s.from_day, s.segment,
             sum(s.number) FILTER (WHERE s.kind = 'auto_renew_off') AS switched_off,
             sum(s.number) FILTER (WHERE s.kind = 'auto_renew_on') AS switched_on,
             sum(s.number) FILTER (WHERE s.kind = 'resumed') AS resubscribed
-        FROM shown
-        CROSS JOIN LATERAL movement_sum(ARRAY['auto_renew_off', 'auto_renew_on', 'resumed'], 'at',
-            shown.first_day, shown.last_day, time_zone, product, environment,
-            include_family_shared, known_at, least(as_of, known_at), by) AS s
+        FROM movement_flow(ARRAY['auto_renew_off', 'auto_renew_on', 'resumed'], 'at', false, false,
+            from_date, to_date, bucket, time_zone, product, environment, include_family_shared,
+            known_at, as_of, by) AS s
         WHERE (include_trials OR s.period_type <> 'trial')
             AND NOT (s.kind = 'resumed' AND s.cause = 'recovered')
         GROUP BY 1, 2

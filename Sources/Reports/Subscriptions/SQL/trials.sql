@@ -6,11 +6,8 @@ RETURNS TABLE (from_day date, to_day date, segment text, opening bigint, started
     recovered bigint, converted bigint, expired bigint, trials bigint, cohort_started bigint,
     cohort_converted bigint, cohort_expired bigint, conversion_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.segment,
+    WITH flow AS (
+        SELECT c.from_day, c.segment,
             sum(c.number) FILTER (WHERE NOT c.is_cohort) AS number,
             sum(c.number) FILTER (WHERE c.kind = 'trial_started') AS started,
             sum(c.number) FILTER (WHERE NOT c.is_cohort AND c.cause = 'recovered') AS recovered,
@@ -21,20 +18,16 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
                 AS cohort_converted,
             -sum(c.number) FILTER (WHERE c.is_cohort AND c.cause <> 'converted') AS cohort_expired
         FROM (
-            SELECT s.day, s.segment, s.kind, s.cause, s.number, false AS is_cohort
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['trial_started', 'trial_ended'], 'at', NULL,
-                shown.last_day, time_zone, product, environment,
-                include_family_shared, known_at, least(as_of, known_at), by) AS s
+            SELECT s.from_day, s.segment, s.kind, s.cause, s.number, false AS is_cohort
+            FROM movement_flow(ARRAY['trial_started', 'trial_ended'], 'at', false, true, from_date,
+                to_date, bucket, time_zone, product, environment, include_family_shared, known_at,
+                as_of, by) AS s
             UNION ALL
-            SELECT s.cohort, s.segment, s.kind, s.cause, s.number, true
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['trial_ended'], 'origin', shown.first_day,
-                NULL, time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at), by) AS s
-            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
+            SELECT s.from_day, s.segment, s.kind, s.cause, s.number, true
+            FROM movement_flow(ARRAY['trial_ended'], 'origin', true, false, from_date, to_date,
+                bucket, time_zone, product, environment, include_family_shared, known_at, as_of,
+                by) AS s
         ) AS c
-        CROSS JOIN shown
         GROUP BY 1, 2
     )
     SELECT span.from_day, span.to_day, p.segment,
