@@ -4,7 +4,6 @@ import Logging
 import ServiceLifecycle
 import Subscriptions
 
-/// How one kind of job is run and retried.
 struct JobDefinition: Sendable {
   /// When a failed run is repeated, and when the job is discarded.
   var retries = RetrySchedule.forever

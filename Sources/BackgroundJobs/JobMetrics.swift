@@ -1,9 +1,7 @@
 import CoreMetrics
 import LedgerStorage
 
-/// Counters of job runs and of requests to Apple.
 final class JobMetrics: Sendable {
-  /// The outcome of one run.
   enum Outcome: String, CaseIterable {
     case done
     /// Retried because another side was not available.

@@ -13,7 +13,6 @@ final class JobSlots: Sendable {
 
   private struct QueueState {
     let concurrency: Int
-    /// The most jobs in one slot.
     let batchLimit: Int
     var running = 0
     /// Claimed but not started.
@@ -35,7 +34,6 @@ final class JobSlots: Sendable {
         ? 0 : max(0, concurrency + wanted - running - reserve.count)
     }
 
-    /// Takes the jobs for a free slot: its share of the reserve.
     mutating func next() -> [Job] {
       let share = (reserve.count + concurrency - 1) / concurrency
       let jobs = reserve.prefix(min(share, batchLimit))
@@ -77,7 +75,6 @@ final class JobSlots: Sendable {
 
   var held: [Job] { state.withLock { Array($0.held.values) } }
 
-  /// Whether notifications of new jobs arrive.
   var isListening: Bool {
     get { state.withLock(\.isListening) }
     set { state.withLock { $0.isListening = newValue } }

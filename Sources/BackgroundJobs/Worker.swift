@@ -18,7 +18,6 @@ package struct Worker: Service {
   package static let lease: Duration = .seconds(20)
   /// The poll interval when notifications don't arrive.
   package static let sleepWithoutNotify: Duration = .seconds(1)
-  /// The pause after a database error.
   private static let faultWait: Duration = .seconds(1)
   /// The pause of a queue whose budget is used up.
   private static let budgetWait: Duration = .seconds(1)
@@ -134,7 +133,6 @@ package struct Worker: Service {
     }
   }
 
-  /// Takes jobs from the budget of each queue.
   private func grants(
     of wanted: [Job.Queue: Int], _ shift: inout Shift
   ) async throws -> [Job.Queue: Int] {
@@ -178,7 +176,6 @@ package struct Worker: Service {
 
   // MARK: Running
 
-  /// Runs the jobs of one slot until there are none.
   private func work(
     _ jobs: [Job], _ slots: JobSlots, _ runner: JobRunner,
     _ notifier: AsyncStream<Void>.Continuation
@@ -230,7 +227,6 @@ extension Worker.Shift {
   }
 }
 
-/// The clock by which jobs are due.
 package struct WorkerClock: Sendable {
   package let now: @Sendable () -> Timestamp
   /// The longest time a worker sleeps, by the real clock, before it reads this clock again.

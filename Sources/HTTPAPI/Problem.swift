@@ -6,7 +6,6 @@ import LedgerStorage
 import NIOCore
 import Reports
 
-/// The error of a request, as `application/problem+json` (RFC 9457).
 package struct Problem: Error, Sendable {
   package let code: ProblemCode
   package let detail: String

@@ -10,9 +10,7 @@ package struct RetrySchedule: Hashable, Sendable {
   package init(
     first: Duration = .milliseconds(1500), longest: Duration = .hours(1), patience: Duration?
   ) {
-    self.first = first
-    self.longest = longest
-    self.patience = patience
+    (self.first, self.longest, self.patience) = (first, longest, patience)
   }
 
   /// The schedule of requests to Apple.

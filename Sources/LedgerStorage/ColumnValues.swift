@@ -54,7 +54,6 @@ extension OriginalTransactionKey: RowDecodable {
     self.init(try cursor.next(Environment.self), try cursor.next(OriginalTransactionID.self))
   }
 
-  /// The condition on the columns of the key.
   var condition: SQL {
     "environment = \(environment) AND original_transaction_id = \(originalTransactionID)"
   }
@@ -96,7 +95,6 @@ extension TransactionKey: RowDecodable {
       productID: try cursor.next(ProductID.self))
   }
 
-  /// The condition on the columns of the key.
   var condition: SQL {
     """
     \(line.condition)
@@ -104,7 +102,6 @@ extension TransactionKey: RowDecodable {
     """
   }
 
-  /// From its four columns.
   init(
     _ environment: Environment, _ original: OriginalTransactionID, _ transaction: TransactionID,
     _ product: ProductID

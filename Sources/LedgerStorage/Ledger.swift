@@ -23,7 +23,6 @@ package struct Ledger: LedgerStore {
   }
 }
 
-/// The database, settings and caches that all stores share.
 package final class LedgerCore: Sendable {
   let database: ConnectionPool
   let holdingBatcher: HoldingBatcher

@@ -2,7 +2,6 @@ package import Foundation
 import JSONText
 package import Subscriptions
 
-/// An error that the caller can act on.
 package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
   case unknownProduct(ProductID)
   case unknownSubmission(UUID)

@@ -95,7 +95,6 @@ struct DrillDown: Sendable {
   /// The column of the rows that ``columns`` has the values of; nil: they are columns.
   let rowColumn: String?
 
-  /// A number is the sum of all items of its row.
   static let all = DrillDown(columns: [:], rowColumn: nil)
 
   /// Columns whose items have the column's name as their measure, and sums of other measures.

@@ -348,7 +348,6 @@ package struct ReportFault: Error, Hashable {
   }
 }
 
-/// A chart of a report, over the days of its rows.
 package struct ReportChart: Sendable {
   /// The sum of some columns, less that of others.
   package struct Series: Sendable {

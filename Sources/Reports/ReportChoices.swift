@@ -101,7 +101,6 @@ package struct ReportChoices: Hashable, Sendable {
 }
 
 extension ReportChoices {
-  /// The moment that the report is about.
   func moment(at now: Timestamp) -> Timestamp { min(asOf ?? now, knownAt ?? asOf ?? now) }
 
   /// Checks the number of days up to the moment, where no earlier last day is chosen.

@@ -2,7 +2,6 @@ package import Postgres
 package import Subscriptions
 import Synchronization
 
-/// Answers reports, read-only.
 package struct ReportReader: Sendable {
   private let database: ConnectionPool
   private let files = FilePlaces(count: Self.mostFilesAtOnce)

@@ -52,7 +52,6 @@ package struct ReportTable: Hashable, Sendable {
   /// Each with a value for each column.
   package var rows: [[ReportValue]]
   package let isCutShort: Bool
-  /// The currency into which amounts were to be converted.
   package var reportingCurrency: String?
 }
 
@@ -85,7 +84,6 @@ package enum ReportFormat: String, CaseIterable, Sendable {
 }
 
 extension ReportTable {
-  /// The report in a format, with a final newline.
   package func text(_ format: ReportFormat) -> String {
     switch format {
     case .table: aligned

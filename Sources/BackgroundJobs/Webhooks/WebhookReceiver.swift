@@ -65,7 +65,6 @@ package struct WebhookReceiver: Sendable {
   }
 }
 
-/// An IPv4 or IPv6 address.
 struct IPAddress: Hashable, Sendable {
   /// 4 or 16 bytes.
   let bytes: [UInt8]

@@ -10,7 +10,6 @@ import NIOSSL
 import Secrets
 package import Subscriptions
 
-/// Posts signed events to a receiver.
 package struct WebhookSender: Sendable {
   package enum Outcome: Hashable, Sendable {
     /// The receiver answered 2xx.
@@ -260,7 +259,6 @@ actor WebhookClients {
   }
 }
 
-/// Counters of webhook deliveries.
 final class WebhookMetrics: Sendable {
   let delivered: Counter
   let failed: Counter

@@ -4,7 +4,6 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// Creates and shows accounts and their consents, and lists their charges.
 struct AccountController: Controller {
   let api: API
 

@@ -7,7 +7,6 @@ package import LedgerStorage
 import NIOCore
 import Subscriptions
 
-/// Administrators' changes and the audit log of them.
 struct AdministrationController: Controller {
   let api: API
 

@@ -45,7 +45,6 @@ final class OpenConnections: Sendable {
 
 final class OpenConnection: Sendable {
   enum Use: UInt64 {
-    /// Waiting for a request.
     case idle
     case busy
     /// Has sent a valid key, and is never closed for another.

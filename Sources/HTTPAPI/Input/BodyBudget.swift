@@ -84,9 +84,7 @@ final class BodyBudget: Sendable {
   private let shares = Atomic(0)
 
   init(limit: Int, isOpenToAll: Bool = false, pace: BodyPace? = nil) {
-    self.limit = limit
-    self.isOpenToAll = isOpenToAll
-    self.pace = pace
+    (self.limit, self.isOpenToAll, self.pace) = (limit, isOpenToAll, pace)
   }
 
   fileprivate func nextNumber() -> Int { shares.add(1, ordering: .relaxed).newValue }
@@ -126,7 +124,6 @@ final class BodyBudget: Sendable {
   }
 }
 
-/// The bytes of a budget that one request has taken.
 package final class BodyShare: Sendable {
   @TaskLocal package static var current: BodyShare?
 

@@ -185,7 +185,6 @@ final class RequestMetrics: Sendable {
   }
 }
 
-/// Answers every error with a ``Problem``.
 package struct ProblemReporting: RouterMiddleware {
   func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
     do {

@@ -7,7 +7,6 @@ import Observability
 import Subscriptions
 import Synchronization
 
-/// Health checks for load balancers and orchestrators.
 final class HealthController: Controller {
   /// Short, because load balancers ask every few seconds.
   private static let deadline: Duration = .seconds(2)
@@ -53,7 +52,6 @@ final class HealthController: Controller {
 
 /// The files of `Resources/Monitoring`, embedded in the program.
 package enum MonitoringFiles {
-  /// A Grafana dashboard, in JSON.
   package static let dashboard = String(
     decoding: PackageResources.grafana_dashboard_json, as: UTF8.self)
   /// Prometheus alert rules, in YAML.

@@ -2,7 +2,6 @@ import Foundation
 import LedgerStorage
 package import Subscriptions
 
-/// An entitlement as another backend reports it.
 package struct PublishedAccess: Hashable, Sendable {
   package var accountID: String
   package var entitlement: String
@@ -64,7 +63,6 @@ package struct PublishedAccess: Hashable, Sendable {
   }
 }
 
-/// A difference between another backend's entitlements and Tenure's.
 package struct AccessDifference: Hashable, Sendable {
   package enum Kind: String, CaseIterable, Sendable {
     /// Active in the other backend only.

@@ -23,9 +23,7 @@ package struct RowWriter: ~Copyable {
   package init(
     to path: String?, _ format: RowFormat, guardsFormulas: Bool = false, columns: [String]
   ) throws {
-    self.format = format
-    self.guardsFormulas = guardsFormulas
-    self.columns = columns
+    (self.format, self.guardsFormulas, self.columns) = (format, guardsFormulas, columns)
     if let path, path != "-" {
       file = try FileHandle(replacingContentsOf: path)
     } else {
@@ -34,7 +32,6 @@ package struct RowWriter: ~Copyable {
     if format == .csv { text = columns.joined(separator: ",") + "\r\n" }
   }
 
-  /// Writes a row; nil is an empty field or null.
   package mutating func write(_ values: [String?]) throws {
     switch format {
     case .csv: text += values.csvLine(guardsFormulas: guardsFormulas)
@@ -50,12 +47,10 @@ package struct RowWriter: ~Copyable {
     text = ""
   }
 
-  /// A JSON array of strings.
   package static func list(_ values: [String]) -> String {
     "[" + values.map(json).joined(separator: ",") + "]"
   }
 
-  /// A JSON object of strings and nulls.
   package static func object(_ names: [String], _ values: [String?]) -> String {
     let members = zip(names, values).map { "\(json($0)):\($1.map(json) ?? "null")" }
     return "{" + members.joined(separator: ",") + "}"

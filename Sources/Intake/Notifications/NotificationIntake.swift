@@ -158,7 +158,6 @@ package struct NotificationIntake: IntakePart {
     }
   }
 
-  /// Verifies the receipt of a version 1 notification with Apple.
   private func process(
     _ notification: NotificationV1, showing receiptData: String, as stored: StoredNotification,
     worker: String?

@@ -24,5 +24,4 @@ final class VerificationQueue: TaskExecutor {
   }
 }
 
-/// Too many notifications wait to be verified.
 package struct NotificationQueueFull: Error {}

@@ -15,7 +15,6 @@ package struct StatusPoller: IntakePart {
 
   // MARK: By original transaction ID
 
-  /// Apple's answer about an original transaction.
   package struct Polled: Sendable {
     package let recorded: Recording
     /// For the next poll; never beyond a refused transaction, so that Apple lists that one again.
@@ -167,7 +166,6 @@ private struct PolledAnswer {
   }
 }
 
-/// Poll jobs.
 extension StatusPoller {
   package enum Outcome: Hashable, Sendable {
     /// Apple answered.
@@ -199,7 +197,6 @@ extension StatusPoller {
     return outcome
   }
 
-  /// Polls immediately, on an operator's request.
   package func pollNow(_ line: OriginalTransactionKey) async throws -> Outcome {
     try await ask(about: line, doing: nil)
   }

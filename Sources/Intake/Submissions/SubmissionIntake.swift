@@ -3,7 +3,7 @@ package import Foundation
 import JSONText
 package import LedgerStorage
 import Logging
-import Subscriptions
+package import Subscriptions
 
 /// Processes submissions from their arrival to the answer, in the server and the worker.
 ///
@@ -245,6 +245,20 @@ package struct SubmissionIntake: IntakePart {
         environment: proof.evidence.environment, evidence: proof.evidence.evidence,
         selected: proof.selected, exchanges: []), at: now)
     return proof.grants(from: recording, to: submission.account, catalogue: catalogue, at: now)
+  }
+
+  /// Asks Apple for the transactions of an order of production, by the ID in Apple's email to the
+  /// customer.
+  ///
+  /// - Returns: Nil without a key for the App Store Server API; empty for another app's order.
+  package func transactions(ofAppleOrder id: String) async throws -> [TransactionKey]? {
+    guard let serverAPI else { return nil }
+    var transactions: [TransactionKey] = []
+    for app in services.apps.all {
+      let answer = try await serverAPI.orderLookup(id, in: app.bundleID)
+      transactions += answer.content.transactions.compactMap { $0.value?.record.key }
+    }
+    return transactions
   }
 
   // MARK: Answering

@@ -82,7 +82,6 @@ package struct AppStoreWriteBack: IntakePart {
   }
 }
 
-/// Set App Account Token.
 extension AppStoreWriteBack {
   /// Replaces Apple's token by that of the bound account, for renewals and StoreKit to carry.
   ///
@@ -141,7 +140,6 @@ extension WriteBackStore.PendingOwnership {
   }
 }
 
-/// Send Consumption Information.
 extension AppStoreWriteBack {
   /// The time that Apple waits for an answer after signing the notification.
   ///

@@ -157,7 +157,7 @@ extension AccountStore {
     let action = NewAdministratorAction(
       action: .eraseAccount, subject: account.key.rawValue.text,
       administrator: administrator, account: account.key, names: [account.key: account.id],
-      data: NewAdministratorAction.data(erasure.removed))
+      data: NewAdministratorAction.data(erasure.removed.writeMembers))
     try await transaction.commit(
       with: [action.insert(at: now)]
         + EventRow.insert(account.isErased ? [] : [account.erasure(at: now)]))
@@ -246,17 +246,15 @@ extension Account {
   }
 }
 
-extension Erasure.Removed: JSONWritable {
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("holdings", holdings)
-      json.member("grants", grants)
-      json.member("submissions", submissions)
-      json.member("payloads", payloads)
-      json.member("exchanges", exchanges)
-      json.member("published_entitlements", publishedEntitlements)
-      json.member("jobs", jobs)
-      json.member("deliveries", deliveries)
-    }
+extension Erasure.Removed: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("holdings", holdings)
+    json.member("grants", grants)
+    json.member("submissions", submissions)
+    json.member("payloads", payloads)
+    json.member("exchanges", exchanges)
+    json.member("published_entitlements", publishedEntitlements)
+    json.member("jobs", jobs)
+    json.member("deliveries", deliveries)
   }
 }

@@ -28,9 +28,7 @@ package struct HistoryPosition: Hashable, Codable, Sendable {
   package let number: Int
 
   package init(recordedAt: Timestamp, line: OriginalTransactionKey, number: Int) {
-    self.recordedAt = recordedAt
-    self.line = line
-    self.number = number
+    (self.recordedAt, self.line, self.number) = (recordedAt, line, number)
   }
 
   package init(_ entry: LedgerEntry) {
@@ -230,7 +228,6 @@ extension AccountStore {
       of: (account.key, account.id, account.appAccountToken), lifetime: orderLifetime)
   }
 
-  /// Reads submissions of an account, latest first, before `last`.
   package func latestSubmissions(of account: AccountKey, before last: UUID? = nil, limit: Int)
     async throws -> [Submission]
   {

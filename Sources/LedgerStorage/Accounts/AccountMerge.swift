@@ -3,7 +3,6 @@ package import JSONText
 import Postgres
 package import Subscriptions
 
-/// The state of merging one account into another.
 package struct MergeProgress: Hashable, Sendable {
   package let merged: Account
   package let into: Account
@@ -94,7 +93,6 @@ extension AccountStore {
 
   // MARK: Parts
 
-  /// Commits the next part of a merge.
   private func proceed(
     with merger: MergeProgress, upTo limit: Int, by administrator: Administrator,
     terms: AccessTerms, at now: Timestamp
@@ -364,19 +362,17 @@ extension Administrator {
   var entrySourceID: String { String(name.prefix(128)) }
 }
 
-extension MergeProgress: JSONWritable {
-  package func write(to json: inout JSONWriter) {
+extension MergeProgress: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("account_id", into.id)
+    json.member("merged_account_id", merged.id)
+    json.member("status", completedAt == nil ? "in_progress" : "complete")
+    json.member("merged_at", completedAt)
+    json.key("moved")
     json.object { json in
-      json.member("account_id", into.id)
-      json.member("merged_account_id", merged.id)
-      json.member("status", completedAt == nil ? "in_progress" : "complete")
-      json.member("merged_at", completedAt)
-      json.key("moved")
-      json.object { json in
-        json.member("charges", moved.charges)
-        json.member("orders", moved.orders)
-        json.member("grants", moved.grants)
-      }
+      json.member("charges", moved.charges)
+      json.member("orders", moved.orders)
+      json.member("grants", moved.grants)
     }
   }
 }

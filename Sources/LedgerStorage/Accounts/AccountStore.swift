@@ -192,7 +192,6 @@ package struct AccountStore: LedgerStore {
     try await ownership.knownAccounts([account])[account]?.erasedAt
   }
 
-  /// Reads orders of an account by ID, after `last`.
   package func orders(of account: Account, after last: UUID?, limit: Int) async throws
     -> [StoredOrder]
   {
@@ -200,7 +199,6 @@ package struct AccountStore: LedgerStore {
     return try await orders(of: account, "\(rest) ORDER BY order_id LIMIT \(limit)")
   }
 
-  /// Reads IDs of an account's submissions in order of arrival, after `last`.
   package func submissionIDs(of account: AccountKey, after last: UUID?, limit: Int) async throws
     -> [UUID]
   {

@@ -114,12 +114,6 @@ struct NewAdministratorAction: Sendable {
 
   static func subject(_ text: String) -> String { String(text.prefix(maximumSubjectLength)) }
 
-  static func data(_ value: some JSONWritable) -> String {
-    var json = JSONWriter(capacity: 128)
-    value.write(to: &json)
-    return json.text
-  }
-
   static func data(_ members: (inout JSONWriter) -> Void) -> String {
     var json = JSONWriter(capacity: 128)
     json.object(members)
@@ -174,7 +168,6 @@ enum KeyedText {
   }
 }
 
-/// Administrator actions and administrators' sessions.
 package struct AdministrationStore: LedgerStore {
   package let core: LedgerCore
 
@@ -263,7 +256,6 @@ package struct AdministrationStore: LedgerStore {
     }
   }
 
-  /// Records that an account's data was exported.
   package func recordExport(
     of account: Account, by administrator: Administrator, at now: Timestamp
   ) async throws {
@@ -275,7 +267,6 @@ package struct AdministrationStore: LedgerStore {
 
   // MARK: Sessions
 
-  /// Opens a session and deletes expired ones.
   package func openSession(
     _ id: [UInt8], of administrator: String, until end: Timestamp, at now: Timestamp
   ) async throws {

@@ -80,7 +80,6 @@ package struct RateFault: Error, Hashable {
 package struct RateStore: LedgerStore {
   package let core: LedgerCore
 
-  /// All rates in force on some day, latest first.
   package func rates() async throws -> [Rate] {
     let rows = try await database.batch([
       """

@@ -46,7 +46,6 @@ extension LedgerAuditor {
 
 /// How far an audit or a rebuild is.
 package struct AuditProgress: Sendable {
-  /// The original transactions that are done.
   package let done: Int
   /// Those that were there at the start, and are to be done.
   package let total: Int

@@ -23,9 +23,7 @@ struct AuditedOriginalTransaction: Sendable {
 
   /// Applies the entries, and checks the chains.
   init(_ id: OriginalTransactionKey, stored: StoredOriginalTransaction, chain: [StoredEntry]) {
-    self.id = id
-    self.stored = stored
-    self.chain = chain
+    (self.id, self.stored, self.chain) = (id, stored, chain)
     var entries: [LedgerEntry] = []
     for entry in chain {
       do {
@@ -116,7 +114,6 @@ struct AuditedOriginalTransaction: Sendable {
     stored.lastRecordedAt.map { HoldingRow.rows(of: replayed, rule: rule, asOf: $0) } ?? []
   }
 
-  /// The look-up rows that must exist.
   var lookups: Set<LookupRow> {
     var lookups: Set<LookupRow> = []
     for transaction in replayed.history.transactions {

@@ -49,17 +49,15 @@ package struct Checkpoint: Hashable, Sendable {
   }
 }
 
-extension Checkpoint: JSONWritable {
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("number", number)
-      json.member("stored_before", storedBefore)
-      json.member("chains", chains)
-      json.member("entries", entries)
-      json.member("heads", heads.hexadecimal)
-      json.member("previous", previous.hexadecimal)
-      json.member("digest", digest.hexadecimal)
-    }
+extension Checkpoint: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("number", number)
+    json.member("stored_before", storedBefore)
+    json.member("chains", chains)
+    json.member("entries", entries)
+    json.member("heads", heads.hexadecimal)
+    json.member("previous", previous.hexadecimal)
+    json.member("digest", digest.hexadecimal)
   }
 
   /// As one line of JSON.
@@ -245,7 +243,6 @@ extension LedgerAuditor {
     await cursor.close()
   }
 
-  /// Reads checkpoints, latest first.
   package func checkpoints(before number: Int = .max, limit: Int) async throws -> [Checkpoint] {
     try await runner.query(
       """

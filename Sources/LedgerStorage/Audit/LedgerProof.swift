@@ -35,7 +35,6 @@ package struct LedgerProof: Sendable {
   package let path: [Step]
   package let checkpoint: Checkpoint?
 
-  /// Recomputes the chain, the path and the checkpoint's digest.
   package func verify() throws {
     var previous = Checkpoint.zeros
     for (index, entry) in entries.enumerated() {
@@ -70,34 +69,28 @@ package struct LedgerProof: Sendable {
   }
 }
 
-extension LedgerProof: JSONWritable {
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("environment", line.environment.rawValue)
-      json.member("original_transaction_id", line.originalTransactionID.rawValue)
-      json.member("entries", entries)
-      json.member("covered", covered)
-      json.member("path", path)
-      json.member("checkpoint", checkpoint)
-    }
+extension LedgerProof: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("environment", line.environment.rawValue)
+    json.member("original_transaction_id", line.originalTransactionID.rawValue)
+    json.member("entries", entries)
+    json.member("covered", covered)
+    json.member("path", path)
+    json.member("checkpoint", checkpoint)
   }
 }
 
-extension LedgerProof.Entry: JSONWritable {
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("fields", fields)
-      json.member("hash", hash)
-    }
+extension LedgerProof.Entry: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("fields", fields)
+    json.member("hash", hash)
   }
 }
 
-extension LedgerProof.Step: JSONWritable {
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("side", side)
-      json.member("hash", hash)
-    }
+extension LedgerProof.Step: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("side", side)
+    json.member("hash", hash)
   }
 }
 

@@ -123,7 +123,6 @@ extension LedgerAuditor {
     return rows
   }
 
-  /// Checks suspicious rows again under a lock.
   private func orphans(
     among suspects: [LookupRow], of line: OriginalTransactionKey, in transaction: Transaction
   ) async throws -> [LookupRow] {
@@ -261,7 +260,6 @@ extension LookupRow {
 
   private var isThis: SQL { "(\(unescaped: table.columns)) = (\(values))" }
 
-  /// The values of the unique order.
   private var values: SQL {
     let (name, type) = (key.rawValue, table.key.type)
     var values: SQL =

@@ -4,14 +4,12 @@ import Postgres
 package import Subscriptions
 import Synchronization
 
-/// The catalogue.
 package struct ProductStore: LedgerStore {
   package let core: LedgerCore
 
   /// Advisory lock that serializes catalogue changes: "catalog" in ASCII.
   private static let catalogueLock: Int64 = 0x63_6174_616C_6F67
 
-  /// Reads all versions of all products.
   package func catalogue() async throws -> Catalogue {
     try await catalogue(from: database)
   }

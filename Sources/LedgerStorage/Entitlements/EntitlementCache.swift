@@ -22,7 +22,6 @@ package final class EntitlementCache: Sendable {
 
   package static let smallestLimit = AnswerStore.smallestLimit
 
-  /// The question of one batch.
   struct Inquiry: Sendable {
     /// The accounts that are not kept, whose rows have to be read.
     let missing: [String]
@@ -41,7 +40,6 @@ package final class EntitlementCache: Sendable {
     fileprivate let number: Int
   }
 
-  /// The rows of ``changes(since:)``.
   private struct Answer: Sendable {
     let log: String
     let snapshot: TransactionSnapshot

@@ -20,9 +20,7 @@ package struct EntitlementReader: Sendable {
     self.replica = replica
     self.cache = cache
     cachedBatcher = cache?.batcher
-    self.ledger = ledger
-    self.catalogue = catalogue
-    self.sandboxAccess = sandboxAccess
+    (self.ledger, self.catalogue, self.sandboxAccess) = (ledger, catalogue, sandboxAccess)
   }
 
   /// The catalogue and sandbox setting used to compute entitlements.
@@ -132,7 +130,6 @@ package struct ReadEntitlements: Sendable {
   }
 }
 
-/// The holdings and grants of accounts, uncached.
 package struct HoldingStore: LedgerStore {
   package let core: LedgerCore
 

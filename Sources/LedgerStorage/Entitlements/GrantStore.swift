@@ -10,7 +10,6 @@ package struct StoredGrant: Hashable, Sendable {
   package let reason: String
 }
 
-/// Administrators' grants.
 package struct GrantStore: LedgerStore {
   package let core: LedgerCore
 
@@ -155,7 +154,6 @@ package struct GrantStore: LedgerStore {
     return try await storedGrants(of: name).first { $0.grant.id == id }
   }
 
-  /// Reads all grants of an account, earliest first.
   package func storedGrants(of accountID: String) async throws -> [StoredGrant] {
     try await storedGrants(of: accountID, where: "true", in: database)
   }

@@ -62,9 +62,7 @@ package final class ReadReplica: Sendable {
     var configuration = configuration
     configuration.acquireTimeout = Self.deadline
     configuration.connectionLimit = Self.connectionLimit
-    self.configuration = configuration
-    self.primary = primary
-    self.logger = logger
+    (self.configuration, self.primary, self.logger) = (configuration, primary, logger)
     age = Meter(label: "tenure_replica_age_seconds", factory: metrics)
     age.set(Double.infinity)
     let pool = ConnectionPool(configuration: configuration, logger: logger)

@@ -2,7 +2,6 @@ import JSONText
 import Postgres
 import Subscriptions
 
-/// Events in commit order.
 package struct EventFeed: LedgerStore {
   package let core: LedgerCore
 

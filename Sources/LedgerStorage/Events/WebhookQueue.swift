@@ -239,7 +239,6 @@ package struct WebhookQueue: LedgerStore {
       """
   }
 
-  /// Counts waiting, failing and given-up deliveries.
   package func webhookStatus() async throws -> WebhookStatus {
     try await database.query(
       """
@@ -282,14 +281,12 @@ extension SQL {
     """
 }
 
-/// A delivery that waits or was given up.
 package struct WebhookDelivery: Hashable, Sendable {
   package let eventID: Int64
   package let stream: String
   package let attempts: Int
   /// The start of the retry window.
   package let dueSince: Timestamp
-  /// The event as JSON, as in the feed.
   package let body: String
 
   /// The retry window: a receiver that breaks on a Friday can be fixed on Monday.

@@ -9,7 +9,6 @@ package struct ExportPage<Row: Sendable, Place: Sendable>: Sendable {
   package var next: Place?
 }
 
-/// Reads everything out, page by page.
 package struct ExportStore: LedgerStore {
   package let core: LedgerCore
 
@@ -158,7 +157,6 @@ package struct ExportStore: LedgerStore {
     }
   }
 
-  /// Adds the state of the polls that are to verify imports.
   func addPolls(to page: inout ExportTable.Page) async throws {
     let subjects = zip(page.values("environment"), page.values("original_transaction_id"))
       .map { "\($0)/\($1)" }

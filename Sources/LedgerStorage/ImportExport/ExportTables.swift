@@ -6,7 +6,6 @@ package struct ExportTable: Sendable {
     let name: String
     /// The column that sorts the rows, if the field is part of the key.
     let column: String
-    /// The value as text.
     let value: String
     /// Whether the value is an account's key, to be exported as the account's ID.
     let isAccount: Bool

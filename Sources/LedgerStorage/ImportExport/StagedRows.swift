@@ -5,7 +5,6 @@ package import Subscriptions
 package struct StagedRows: Sendable {
   package typealias Row = (line: OriginalTransactionKey, text: String)
 
-  /// Rows read at once.
   private static let page = 5000
 
   let transaction: Transaction

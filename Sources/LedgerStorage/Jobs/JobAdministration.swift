@@ -5,7 +5,6 @@ package import Subscriptions
 
 /// The job queue as operators see it, kinds and queues of newer programs included.
 extension JobQueue {
-  /// Counts jobs by kind and queue.
   package func jobCounts(at now: Timestamp) async throws -> [JobCount] {
     let isDue: SQL = "discarded_at IS NULL AND locked_until IS NULL AND run_at <= \(now)"
     return try await database.query(
@@ -26,7 +25,6 @@ extension JobQueue {
     ).map { $0 }
   }
 
-  /// Lists discarded jobs, the latest first.
   package func discardedJobs(
     kind: String? = nil, after last: (discardedAt: Timestamp, id: Int64)? = nil, limit: Int
   ) async throws -> [StoredJob] {
@@ -44,7 +42,6 @@ extension JobQueue {
       at: Timestamp(milliseconds: 0))
   }
 
-  /// Finds jobs by ID or subject.
   package func jobs(named name: String, at now: Timestamp) async throws -> [StoredJob] {
     try await jobs(
       // The index begins with the kind, of which there are few.
@@ -130,7 +127,6 @@ extension JobSelection {
   }
 }
 
-/// A row of the job queue.
 package struct StoredJob: Sendable {
   package enum State: String, PostgresEncodable, PostgresDecodable, Sendable {
     case waiting
@@ -162,7 +158,6 @@ package typealias JobCount = (
   dueSince: Timestamp?
 )
 
-/// The jobs to retry.
 package enum JobSelection: Sendable {
   /// Discarded or waiting jobs, by ID or subject.
   case named([String])

@@ -127,7 +127,6 @@ package struct JobQueue: LedgerStore {
     return Set(try extended.decode(Int64.self))
   }
 
-  /// Returns jobs that were claimed but not started.
   package func giveBack(_ jobs: [Job]) async throws {
     guard let worker = jobs.first?.worker else { return }
     try await database.execute(

@@ -129,8 +129,6 @@ package struct RawRetention: Hashable, Sendable {
 /// The remains of a pruned body.
 package struct PrunedPayload: Hashable, Sendable {
   package let at: Timestamp
-  /// The digest of the body.
   package let sha256: [UInt8]
-  /// The body's length in bytes.
   package let bytes: Int64
 }

@@ -147,7 +147,6 @@ package struct Maintenance: LedgerStore {
   }
 }
 
-/// The position of a reconciliation.
 struct ReconciliationPlace: Hashable, Sendable {
   enum Stage: String, CaseIterable, Sendable {
     case accounts

@@ -1,7 +1,6 @@
 import Postgres
 package import Subscriptions
 
-/// The result of comparing Apple's notification history with the inbox.
 package struct NotificationComparison: Hashable, Sendable {
   package var bundleID: String
   package var environment: Environment

@@ -2,7 +2,6 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-/// The inbox of Apple's notifications.
 package struct NotificationStore: LedgerStore {
   package let core: LedgerCore
 

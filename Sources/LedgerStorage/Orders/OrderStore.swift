@@ -64,7 +64,6 @@ package struct StoredOrder: Hashable, Sendable {
   }
 }
 
-/// Orders and deliveries.
 package struct OrderStore: LedgerStore {
   package let core: LedgerCore
 

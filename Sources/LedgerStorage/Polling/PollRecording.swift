@@ -1,7 +1,6 @@
 import Postgres
 package import Subscriptions
 
-/// Recordings of evidence without a claim.
 extension PollStore {
   /// Records an answer of Apple's to a poll, in one database transaction.
   ///
@@ -57,9 +56,7 @@ package struct HistoryRevision: Hashable, Sendable {
   package var revision: String
 
   package init(_ history: History = .transactions, line: OriginalTransactionKey, revision: String) {
-    self.history = history
-    self.line = line
-    self.revision = revision
+    (self.history, self.line, self.revision) = (history, line, revision)
   }
 
   /// The statement that stores it; of two concurrent polls the last commit wins.

@@ -108,9 +108,7 @@ package struct PollStore: LedgerStore {
     package var job: Job?
 
     package init(_ line: OriginalTransactionKey, of bundleID: String?, job: Job? = nil) {
-      self.line = line
-      self.bundleID = bundleID
-      self.job = job
+      (self.line, self.bundleID, self.job) = (line, bundleID, job)
     }
   }
 

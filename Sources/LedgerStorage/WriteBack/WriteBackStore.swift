@@ -2,7 +2,6 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// Write-backs to Apple: their jobs, their data and their outcomes.
 package struct WriteBackStore: LedgerStore {
   package let core: LedgerCore
 
@@ -43,7 +42,6 @@ package struct WriteBackStore: LedgerStore {
 
   // MARK: Sending
 
-  /// The data for Set App Account Token.
   package struct PendingOwnership: Sendable {
     package let token: UUID
     package let isErased: Bool
@@ -78,7 +76,6 @@ package struct WriteBackStore: LedgerStore {
       lastSent: lastSent.map { (account: $0, at: $1) })
   }
 
-  /// A notification that asks about a purchase.
   package struct ConsumptionQuestion: Sendable {
     package let line: OriginalTransactionKey
     package let request: WriteBack.Request
@@ -106,7 +103,6 @@ package struct WriteBackStore: LedgerStore {
     }
   }
 
-  /// Records a write-back and completes its job in one commit.
   package func record(_ writeBack: WriteBack, ending job: Job) async throws {
     _ = try await database.withTransaction { transaction in
       try await transaction.commit(with: [writeBack.insert] + job.completion)
@@ -115,7 +111,6 @@ package struct WriteBackStore: LedgerStore {
 
   // MARK: Reading
 
-  /// Lists the write-backs of original transactions, the latest first.
   package func writeBacks(of lines: [OriginalTransactionKey], limit: Int) async throws
     -> [WriteBack]
   {
@@ -131,7 +126,6 @@ package struct WriteBackStore: LedgerStore {
       .sorted { ($0.writeBack.sentAt, $0.id) > ($1.writeBack.sentAt, $1.id) }.map(\.writeBack)
   }
 
-  /// Lists the write-backs of an account's purchases, in order.
   package func writeBacks(of account: AccountKey, after last: Int64?, limit: Int) async throws
     -> [(id: Int64, writeBack: WriteBack)]
   {
@@ -166,7 +160,6 @@ extension Charge {
   fileprivate var isConsumable: Bool { productType == .consumable }
 }
 
-/// A write-back to Apple and its outcome.
 package struct WriteBack: Hashable, Sendable {
   /// Each kind has a separate setting and is off by default.
   package enum Kind: String, CaseIterable, Sendable {

@@ -20,9 +20,7 @@ final class EntitlementBatcher {
   init(
     eventLoop: any EventLoop, reader: EntitlementReader, now: @escaping @Sendable () -> Timestamp
   ) {
-    self.eventLoop = eventLoop
-    self.reader = reader
-    self.now = now
+    (self.eventLoop, self.reader, self.now) = (eventLoop, reader, now)
   }
 
   /// Reads an account and calls ``EntitlementHandler/answer(_:)`` with the result or the error.
@@ -109,7 +107,6 @@ final class EntitlementBatchers: Sendable {
     self.now = now
   }
 
-  /// The batcher of an event loop; call it on that event loop.
   func batcher(of eventLoop: any EventLoop) -> EntitlementBatcher {
     batchers.withLock { batchers in
       if let batcher = batchers[ObjectIdentifier(eventLoop)] { return batcher }

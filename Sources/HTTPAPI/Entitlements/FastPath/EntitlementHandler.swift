@@ -85,7 +85,6 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   private var bodyLeft = 0
   private var hasLargeReads = false
   private var lastActive = NIODeadline.now()
-  /// The beginning of the router's current request.
   private var requestBegan = NIODeadline.now()
   /// The beginning of a stall of the client, and the bytes that were unsent then.
   private var stall: (since: NIODeadline, bytes: Int)?

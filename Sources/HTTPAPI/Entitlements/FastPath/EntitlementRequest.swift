@@ -61,7 +61,6 @@ struct EntitlementRequest {
     }
   }
 
-  /// The header fields that matter.
   private enum Field {
     case authorization, requestID, cacheControl, other
 
