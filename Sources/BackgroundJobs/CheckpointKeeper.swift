@@ -15,8 +15,7 @@ package enum CheckpointKeeper: Sendable {
 
   /// Keeps the checkpoints that the place may lack, and returns why that failed.
   ///
-  /// A file is read for its last line. A receiver gets the latest checkpoint at each run, so it may get
-  /// one twice.
+  /// A file is read for its last line; a receiver gets the latest at each run, maybe twice.
   func keep(from auditor: LedgerAuditor, at now: Timestamp) async throws -> String? {
     switch self {
     case .none: return nil

@@ -3,12 +3,10 @@ package import Logging
 import ServiceLifecycle
 package import Subscriptions
 
-/// Records that this server is alive, and after a time without any server schedules a comparison
-/// with Apple's notification history.
+/// Records that this server is alive; after a time without any, schedules a history comparison.
 package struct Heartbeat: Service {
   package static let interval: Duration = .seconds(30)
-  /// The time without a heartbeat after which notifications may be missing: a restart takes less,
-  /// and Apple retries after an hour.
+  /// Notifications may be missing after it: a restart takes less, Apple retries after an hour.
   package static let longestPause: Duration = .minutes(5)
 
   package typealias Subject = (bundleID: String, environment: Environment)

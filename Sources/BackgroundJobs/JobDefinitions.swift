@@ -4,7 +4,6 @@ import Logging
 import ServiceLifecycle
 import Subscriptions
 
-/// How one kind of job is run and retried.
 struct JobDefinition: Sendable {
   /// When a failed run is repeated, and when the job is discarded.
   var retries = RetrySchedule.forever
@@ -203,8 +202,7 @@ extension JobDefinition {
       run: { job, runner in
         _ = try await run([job], runner)
         return .settled
-      },
-      runTogether: run)
+      }, runTogether: run)
   }
 
   fileprivate static func recurring(

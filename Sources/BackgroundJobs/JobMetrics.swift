@@ -1,9 +1,7 @@
 import CoreMetrics
 import LedgerStorage
 
-/// Counters of job runs and of requests to Apple.
 final class JobMetrics: Sendable {
-  /// The outcome of one run.
   enum Outcome: String, CaseIterable {
     case done
     /// Retried because another side was not available.
@@ -32,8 +30,7 @@ final class JobMetrics: Sendable {
       }
     }
     durations = Self.each(of: Job.Kind.allCases) { kind in
-      CoreMetrics.Timer(
-        label: "tenure_job_duration_seconds", dimensions: [("kind", kind.rawValue)])
+      CoreMetrics.Timer(label: "tenure_job_duration_seconds", dimensions: [("kind", kind.rawValue)])
     }
     granted = counters("tenure_apple_budget_granted_total")
     denied = counters("tenure_apple_budget_denied_total")

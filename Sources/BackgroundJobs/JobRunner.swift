@@ -12,8 +12,7 @@ struct JobRunner: Sendable {
 
   var ledger: Ledger { tools.ledger }
 
-  /// Runs jobs of one queue, those of a kind together where that takes fewer commits; never throws:
-  /// a job that fails is returned to its queue.
+  /// Runs jobs of one queue, those of a kind together if they can; failed ones return to the queue.
   func run(_ jobs: [Job]) async {
     var alone = jobs
     if jobs.count > 1 {
@@ -48,8 +47,7 @@ struct JobRunner: Sendable {
       tools.metrics.count(jobs[0].kind, .done, by: jobs.count - left.count)
       return left
     } catch {
-      logger.notice(
-        "Jobs failed together and are run one by one", metadata: ["error": "\(error)"])
+      logger.notice("Jobs failed together and are run one by one", metadata: ["error": "\(error)"])
       return jobs
     }
   }

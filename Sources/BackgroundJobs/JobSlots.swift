@@ -3,9 +3,8 @@ import Synchronization
 
 /// The jobs that a worker has claimed, and how many more of each queue it may claim.
 ///
-/// Each queue runs a fixed number of slots at once. Where jobs are quick, some are claimed ahead so
-/// that no slot waits for the database: only as many as run within moments, because another worker
-/// may be idle. Jobs that share a commit fill a slot together.
+/// Each queue has a fixed number of slots. Quick jobs are claimed ahead, but no more than run
+/// within moments: another worker may be idle. Jobs that share a commit fill a slot together.
 final class JobSlots: Sendable {
   /// The time within which jobs claimed ahead are done.
   private static let foresight: Duration = .milliseconds(50)
@@ -14,7 +13,6 @@ final class JobSlots: Sendable {
 
   private struct QueueState {
     let concurrency: Int
-    /// The most jobs in one slot.
     let batchLimit: Int
     var running = 0
     /// Claimed but not started.
@@ -36,7 +34,6 @@ final class JobSlots: Sendable {
         ? 0 : max(0, concurrency + wanted - running - reserve.count)
     }
 
-    /// Takes the jobs for a free slot: its share of the reserve.
     mutating func next() -> [Job] {
       let share = (reserve.count + concurrency - 1) / concurrency
       let jobs = reserve.prefix(min(share, batchLimit))
@@ -69,8 +66,7 @@ final class JobSlots: Sendable {
     state.withLock { $0.isClosed ? [:] : $0.queues.mapValues(\.room).filter { $0.value > 0 } }
   }
 
-  /// Whether to wake the worker after a job of the queue has ended: there is room, or after
-  /// ``close()`` all jobs have ended.
+  /// Whether to wake the worker after a job: there is room, or after ``close()`` all have ended.
   func isWorthALook(for queue: Job.Queue) -> Bool {
     state.withLock { state in
       state.isClosed ? state.held.isEmpty : state.queues[queue].map { $0.room > 0 } ?? false
@@ -79,14 +75,12 @@ final class JobSlots: Sendable {
 
   var held: [Job] { state.withLock { Array($0.held.values) } }
 
-  /// Whether notifications of new jobs arrive.
   var isListening: Bool {
     get { state.withLock(\.isListening) }
     set { state.withLock { $0.isListening = newValue } }
   }
 
-  /// Adds claimed jobs, and returns those to start now, grouped by slot; a job that was claimed
-  /// again while it runs here starts when that run has ended.
+  /// Adds claimed jobs, and returns those to start now, by slot; one that still runs here waits.
   func take(_ claimed: [Job]) -> [[Job]] {
     state.withLock { state in
       for job in claimed where state.queues[job.queue] != nil {

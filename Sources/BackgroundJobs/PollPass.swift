@@ -5,8 +5,7 @@ package import Subscriptions
 
 /// Runs the polls that are due, once: for cron, without a permanent worker.
 ///
-/// Claims small batches, so that any number may be due and several passes may run. Polls that
-/// become due during a pass are left to the next.
+/// Claims small batches, so that several passes may run; later polls are left to the next.
 package struct PollPass: Sendable {
   private static let concurrency = 8
   private static let batch = 16

@@ -5,13 +5,11 @@ package import Subscriptions
 
 /// Runs the jobs in the queue until it is shut down.
 ///
-/// Any number of workers may run: each claims due jobs under a lease, and those of a crashed worker
-/// are free again when their lease expires. Workers are notified of new jobs when they are
-/// committed, and otherwise sleep until the next one is due. On a graceful shutdown a worker stops
-/// claiming, finishes running jobs and returns the rest.
+/// Any number may run: each claims jobs under a lease, which frees those of a crashed worker, and
+/// sleeps until it is notified or the next is due. On a graceful shutdown it finishes running jobs
+/// and returns the rest.
 package struct Worker: Service {
-  /// The number of jobs of each queue that one worker runs at once; most wait for Apple or for a
-  /// webhook, those of `clock` only for the database.
+  /// The jobs of each queue that one worker runs at once; most wait for Apple or a webhook.
   package static let concurrency: [Job.Queue: Int] = [
     .submissions: 4, .notifications: 2, .clock: 4, .polls: 4, .sandboxPolls: 2, .webhooks: 8,
     .maintenance: 2, .writeBack: 2, .sandboxWriteBack: 1,
@@ -20,7 +18,6 @@ package struct Worker: Service {
   package static let lease: Duration = .seconds(20)
   /// The poll interval when notifications don't arrive.
   package static let sleepWithoutNotify: Duration = .seconds(1)
-  /// The pause after a database error.
   private static let faultWait: Duration = .seconds(1)
   /// The pause of a queue whose budget is used up.
   private static let budgetWait: Duration = .seconds(1)
@@ -103,9 +100,7 @@ package struct Worker: Service {
 
   // MARK: Claiming
 
-  /// Claims due jobs for the free slots.
-  ///
-  /// - Returns: The jobs to start, grouped by slot, and if there are none, how long to sleep.
+  /// Claims due jobs, grouped by the slots in which to start them; if none, how long to sleep.
   private func claim(
     _ slots: JobSlots, _ shift: inout Shift
   ) async -> (start: [[Job]], sleep: Duration) {
@@ -138,7 +133,6 @@ package struct Worker: Service {
     }
   }
 
-  /// Takes jobs from the budget of each queue.
   private func grants(
     of wanted: [Job.Queue: Int], _ shift: inout Shift
   ) async throws -> [Job.Queue: Int] {
@@ -182,7 +176,6 @@ package struct Worker: Service {
 
   // MARK: Running
 
-  /// Runs the jobs of one slot until there are none.
   private func work(
     _ jobs: [Job], _ slots: JobSlots, _ runner: JobRunner,
     _ notifier: AsyncStream<Void>.Continuation
@@ -234,7 +227,6 @@ extension Worker.Shift {
   }
 }
 
-/// The clock by which jobs are due.
 package struct WorkerClock: Sendable {
   package let now: @Sendable () -> Timestamp
   /// The longest time a worker sleeps, by the real clock, before it reads this clock again.
@@ -253,8 +245,7 @@ package struct WorkerClock: Sendable {
   }
 }
 
-/// Limits how many jobs of a queue all workers together may start, by Apple's hourly limits;
-/// write-backs have a separate limit and take nothing from polls.
+/// Apple's hourly limits on the jobs that all workers start, separate for polls and write-backs.
 struct JobBudget: Sendable {
   /// Four fifths of Apple's limit for Set App Account Token; the other write-back has a larger one.
   private static let writeBacksPerHour = 57_600
@@ -272,9 +263,7 @@ struct JobBudget: Sendable {
     self.now = now
   }
 
-  /// Takes up to the wanted number of jobs, and returns how many may start.
-  ///
-  /// 0: the budget is used up; with fewer than wanted there may be more.
+  /// Takes up to the wanted jobs; 0: the budget is used up, fewer: there may be more.
   func grant(_ queue: Job.Queue, _ wanted: Int) async throws -> Int {
     guard !isClosed(queue) else { return 0 }
     guard let budget = budget(of: queue) else { return wanted }

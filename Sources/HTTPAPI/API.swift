@@ -32,8 +32,7 @@ package struct API: Sendable {
   /// Pages served next to the interface; nil for none.
   package var site: (any Site)?
 
-  /// Without `metrics`, `/metrics` shows the registry of `MetricsSystem`, or else a new one that
-  /// has little more than this API's metrics.
+  /// Without `metrics`, `/metrics` shows the registry of `MetricsSystem`, or else a new one.
   package init(
     ledger: Ledger, intake: SubmissionIntake, notifications: NotificationIntake,
     catalogue: CatalogueCache, entitlements: EntitlementReader, reports: ReportReader,
@@ -52,13 +51,10 @@ package struct API: Sendable {
     self.schema = schema
     watch = EventWatch(ledger: ledger)
     reportCoordinator = ReportCoordinator(reports: reports, now: now)
-    self.keys = keys
-    self.logger = logger
-    self.now = now
+    (self.keys, self.logger, self.now) = (keys, logger, now)
   }
 
-  /// Asks Apple for the transactions of an order, by the ID in Apple's email to the customer; nil
-  /// without a key.
+  /// Nil without a key for the App Store Server API.
   package func transactions(ofAppleOrder id: String) async throws -> [TransactionKey]? {
     try await intake.transactions(ofAppleOrder: id)
   }
@@ -96,7 +92,6 @@ package protocol Site: Sendable {
   func addRoutes(to router: Router<APIContext>)
 }
 
-/// A group of routes, with shortcuts to the parts of the API.
 package protocol Controller: Sendable {
   var api: API { get }
 }
@@ -136,7 +131,6 @@ package struct APIContext: RequestContext, Sendable {
   }
 }
 
-/// The routes, and the role that each needs.
 extension API {
   func routes() -> Router<APIContext> {
     let router = Router(context: APIContext.self, options: .autoGenerateHeadEndpoints)

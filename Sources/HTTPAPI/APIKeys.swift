@@ -10,8 +10,7 @@ package final class APIKeys: Sendable {
   /// Each role may do everything that the ones before may.
   package enum Role: String, CaseIterable, Comparable, Sendable {
     case app
-    /// Grants entitlements and changes owners, also on the administrator's pages; no reports, no
-    /// erasure, no merging.
+    /// Grants entitlements and changes owners, also on the pages; no reports, erasure or merging.
     case support
     case admin
 
@@ -59,9 +58,8 @@ package final class APIKeys: Sendable {
     self.keys = Mutex(keys)
   }
 
-  /// Takes over other keys, for the next request on; the sessions of removed ones end.
-  ///
-  /// - Returns: Whether they differ.
+  /// Takes over other keys for the next request on, which ends the sessions of removed ones, and
+  /// returns whether they differ.
   package func replace(by other: APIKeys) -> Bool {
     let new = other.keys.withLock(\.self)
     return keys.withLock { keys in
@@ -81,9 +79,7 @@ package final class APIKeys: Sendable {
     return caller(secret: Array(field.dropFirst(Self.scheme.count)))
   }
 
-  /// The caller with this secret, or nil.
-  ///
-  /// Compares every key, each in constant time, so that the time taken reveals nothing.
+  /// The caller with this secret, or nil; every key is compared, each in constant time.
   package func caller(secret: [UInt8]) -> Caller? {
     let digest = SHA256.hash(data: secret)
     return keys.withLock { keys in

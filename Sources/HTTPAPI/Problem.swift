@@ -6,7 +6,6 @@ import LedgerStorage
 import NIOCore
 import Reports
 
-/// The error of a request, as `application/problem+json` (RFC 9457).
 package struct Problem: Error, Sendable {
   package let code: ProblemCode
   package let detail: String
@@ -36,9 +35,7 @@ package struct Problem: Error, Sendable {
 }
 
 extension Problem {
-  /// A field that is missing, of the wrong type, or out of range.
-  ///
-  /// `fault` continues a sentence that begins with the field's name: "is missing".
+  /// A wrong field; `fault` ends a sentence that begins with its name, as in "is missing".
   package static func invalid(_ field: String, _ fault: String) -> Problem {
     Problem(.invalidRequest, "`\(field)` \(fault).", field: field)
   }

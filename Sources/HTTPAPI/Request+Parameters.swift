@@ -85,7 +85,6 @@ extension APIContext {
 package protocol RequestFields {
   func text(_ name: String) throws -> String?
   func integer(_ name: String, in range: ClosedRange<Int>) throws -> Int?
-  /// The error for a required field without a value.
   func missing(_ name: String) -> Problem
 }
 

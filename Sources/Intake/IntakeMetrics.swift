@@ -58,8 +58,7 @@ struct NotificationMetrics: Sendable {
     let type = new.notificationType.flatMap { name in
       Self.types[new.version]?.contains(name) == true ? name : nil
     }
-    arrivals.increment(
-      "\(new.version.rawValue)", type ?? Self.other, isNew ? "stored" : "repeated")
+    arrivals.increment("\(new.version.rawValue)", type ?? Self.other, isNew ? "stored" : "repeated")
   }
 
   func refused(_ refusal: NotificationRefusal) {

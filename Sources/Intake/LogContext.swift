@@ -2,9 +2,7 @@ import Foundation
 package import Logging
 import Subscriptions
 
-/// The request or job that a task works for.
-///
-/// A task-local value, so that one ID connects all log lines of a request or job.
+/// The request or job that a task works for, whose ID connects all its log lines.
 package enum LogContext: Sendable {
   /// A request, with its `X-Request-ID`.
   case request(id: String)

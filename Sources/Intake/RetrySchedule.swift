@@ -10,9 +10,7 @@ package struct RetrySchedule: Hashable, Sendable {
   package init(
     first: Duration = .milliseconds(1500), longest: Duration = .hours(1), patience: Duration?
   ) {
-    self.first = first
-    self.longest = longest
-    self.patience = patience
+    (self.first, self.longest, self.patience) = (first, longest, patience)
   }
 
   /// The schedule of requests to Apple.
@@ -27,9 +25,8 @@ package struct RetrySchedule: Hashable, Sendable {
   /// The time for which a submitted transaction that Apple does not list is looked for.
   package static let lookingForTransaction: Duration = .hours(24)
 
-  /// The pause after some attempts, with 50% jitter so that what failed together is spread.
-  ///
-  /// - Parameter random: From 0 to 1.
+  /// The pause after some attempts, with 50% jitter (`random`: 0 to 1) to spread what failed at
+  /// once.
   package func delay(afterAttempts attempts: Int, random: Double) -> Duration {
     let doublings = min(max(attempts - 1, 0), 16)
     let limit = min(first * (1 << doublings), longest)

@@ -2,10 +2,9 @@ import Postgres
 package import Subscriptions
 import Synchronization
 
-/// Sends NOTIFY after commits, so that workers and long polls need not poll constantly.
+/// Sends NOTIFY after commits (within one it serializes them), so that nobody polls constantly.
 ///
-/// NOTIFY inside a transaction serializes commits, so it is sent afterwards. Calls made while one
-/// is in flight are coalesced into one more. A lost NOTIFY only costs listeners one poll interval.
+/// Calls during one are coalesced. A lost NOTIFY costs listeners one poll interval.
 package final class ChangeNotifier: Sendable {
   package enum Channel: String, CaseIterable, Sendable {
     /// Jobs are due, or due earlier than known.
@@ -49,9 +48,8 @@ package final class ChangeNotifier: Sendable {
 
   /// Calls back for each notification with true, and with false when they may not arrive.
   ///
-  /// Behind a transaction-pooling PgBouncer LISTEN succeeds and nothing ever arrives: only the
-  /// NOTIFY sent from here proves that notifications do. Ends when the task is cancelled or the
-  /// database closed.
+  /// Behind a transaction-pooling PgBouncer none ever arrives; the NOTIFY sent from here proves
+  /// otherwise. Ends when the task is cancelled or the database closed.
   package func listen(to channel: Channel, _ receive: (_ isListening: Bool) -> Void) async {
     for await event in database.listen(to: [channel.rawValue]) {
       switch event {

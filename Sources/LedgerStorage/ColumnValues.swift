@@ -54,15 +54,13 @@ extension OriginalTransactionKey: RowDecodable {
     self.init(try cursor.next(Environment.self), try cursor.next(OriginalTransactionID.self))
   }
 
-  /// The condition on the columns of the key.
   var condition: SQL {
     "environment = \(environment) AND original_transaction_id = \(originalTransactionID)"
   }
 }
 
 extension [OriginalTransactionKey] {
-  /// The condition on the columns of the keys, of which there must be one; with several, it also
-  /// holds for keys that combine theirs.
+  /// The condition on the keys' columns, at least one; with several, combined keys fulfil it, too.
   var condition: SQL {
     if count == 1, let only = first { return only.condition }
     return """
@@ -97,7 +95,6 @@ extension TransactionKey: RowDecodable {
       productID: try cursor.next(ProductID.self))
   }
 
-  /// The condition on the columns of the key.
   var condition: SQL {
     """
     \(line.condition)
@@ -105,7 +102,6 @@ extension TransactionKey: RowDecodable {
     """
   }
 
-  /// From its four columns.
   init(
     _ environment: Environment, _ original: OriginalTransactionID, _ transaction: TransactionID,
     _ product: ProductID
@@ -187,11 +183,7 @@ extension RowCursor {
 }
 
 extension Array where Element == SQL {
-  /// The rows as lists for VALUES.
-  ///
-  /// Used instead of `unnest` for rows of several keys: Citus routes each row to its shard, but
-  /// would gather an `unnest` on the coordinator. The lists are short, so few distinct statements
-  /// are prepared.
+  /// The rows as short lists for VALUES: Citus routes each row, but would gather an `unnest`.
   var rowLists: [SQL] {
     batches(of: rowsOfList).map { $0.joined() }
   }

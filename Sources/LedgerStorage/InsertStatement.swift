@@ -44,7 +44,6 @@ struct Column<Row>: Sendable {
 }
 
 extension [String] {
-  /// The names in the form of a SELECT list.
   var selectList: String { joined(separator: ", ") }
 }
 

@@ -2,20 +2,11 @@ package import CoreMetrics
 package import Postgres
 import Subscriptions
 
-/// The ledger in PostgreSQL, by subject.
-///
-/// One method of a store is one database transaction, committed when it returns:
-///
-/// ```swift
-/// let ledger = Ledger(database: pool)
-/// let account = try await ledger.accounts.findOrCreateAccount("klara", at: .now)
-/// ```
+/// The ledger in PostgreSQL; one method of a store is one committed database transaction.
 package struct Ledger: LedgerStore {
   package let core: LedgerCore
 
-  /// Works on a database whose schema is up to date.
-  ///
-  /// Only the kinds of write-backs in `writeBackKinds` are queued.
+  /// Works on a database whose schema is up to date, and queues write-backs of these kinds only.
   package init(
     database: ConnectionPool, orderLifetime: Duration = StoredOrder.lifetime,
     writeBackKinds: Set<WriteBack.Kind> = [], metrics: any MetricsFactory = MetricsSystem.factory
@@ -25,15 +16,13 @@ package struct Ledger: LedgerStore {
       metrics: LedgerMetrics(metrics))
   }
 
-  /// Whether an error means that the database can't be reached or can't answer now: ask again
-  /// later.
+  /// Whether the database can't be reached or can't answer now: ask again later.
   package static func isUnavailable(_ error: any Error) -> Bool {
     guard let error = error as? PostgresError else { return false }
     return error.isTransient || error.code == .closed
   }
 }
 
-/// The database, settings and caches that all stores share.
 package final class LedgerCore: Sendable {
   let database: ConnectionPool
   let holdingBatcher: HoldingBatcher

@@ -2,7 +2,6 @@ package import Foundation
 import JSONText
 package import Subscriptions
 
-/// An error that the caller can act on.
 package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
   case unknownProduct(ProductID)
   case unknownSubmission(UUID)
@@ -42,10 +41,8 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
       "Grant \(id.text) already exists with a different `\(member)`."
     case .unreadableEntry(let line, let number):
       "Entry \(number) of \(line) can't be read by this version of Tenure."
-    case .unreadableBody(let digest):
-      "The body with the SHA-256 \(digest.hexadecimal) is damaged."
-    case .schemaVersion(nil, _):
-      "The database has no Tenure schema: run `tenure migrate` first."
+    case .unreadableBody(let digest): "The body with the SHA-256 \(digest.hexadecimal) is damaged."
+    case .schemaVersion(nil, _): "The database has no Tenure schema: run `tenure migrate` first."
     case .schemaVersion(let found?, let needed) where found < needed:
       "The database schema is version \(found), this Tenure needs \(needed): "
         + "run `tenure migrate`."
@@ -62,8 +59,7 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
 extension String {
   /// Text for a sentence column: at most 1000 characters, without control characters.
   ///
-  /// Messages of networks, libraries and Apple can be of any length and content, which must never
-  /// prevent storing them.
+  /// Texts of networks and Apple can be anything, which must never prevent storing them.
   var storedSentence: String {
     let scalars = unicodeScalars.lazy.filter { $0.properties.generalCategory != .control }
     let text = String(String.UnicodeScalarView(scalars.prefix(1000)))

@@ -20,7 +20,6 @@ package final class RecentWrites: Sendable {
     state.withLock { $0.memory = memory }
   }
 
-  /// Notes accounts as changed, once the transaction commits.
   func note(_ accountIDs: [String], in transaction: Transaction) {
     guard state.withLock({ $0.memory != nil }) else { return }
     transaction.afterCommit { self.note(accountIDs, at: .now) }

@@ -95,14 +95,12 @@ struct DrillDown: Sendable {
   /// The column of the rows that ``columns`` has the values of; nil: they are columns.
   let rowColumn: String?
 
-  /// A number is the sum of all items of its row.
   static let all = DrillDown(columns: [:], rowColumn: nil)
 
   /// Columns whose items have the column's name as their measure, and sums of other measures.
   static func columns(_ names: String..., sums: [String: Measures] = [:]) -> DrillDown {
     let named = names.map { ($0, Measures($0)) }
-    return DrillDown(
-      columns: sums.merging(named) { sum, _ in sum }, rowColumn: nil)
+    return DrillDown(columns: sums.merging(named) { sum, _ in sum }, rowColumn: nil)
   }
 
   /// A number is the sum of all items of its row; the rows have these values in a column.
@@ -129,12 +127,10 @@ struct CellRule: Hashable, Sendable {
 }
 
 extension Report {
-  /// How the items of a column add up to its numbers; nil for a rate, a time, or an effect of
-  /// exchange rates.
+  /// How the items of a column add up to it; nil for a rate, a time or an effect of exchange rates.
   func rule(_ column: String) -> CellRule? {
     guard let kind = columns.first(where: { $0.name == column })?.kind,
-      kind == .number || kind == .money || kind == .fraction,
-      let summed = summed(kind, column)
+      kind == .number || kind == .money || kind == .fraction, let summed = summed(kind, column)
     else { return nil }
     var rule = CellRule(summed: summed, rowColumns: rowColumns)
     switch column {

@@ -1,11 +1,10 @@
 import Postgres
 import Subscriptions
 
-/// One question about the books, with one definition.
+/// One question about the books, with one definition: the comment of its function in the SQL.
 ///
-/// The definition is the comment of its function or view `report_…` in the report's SQL, which has
-/// two of them: `report_churn` for the numbers and `report_churn_item` for the things that these
-/// count. Columns and choices are those of the two functions; see ``churn``.
+/// There are two functions: `report_churn` for the numbers and `report_churn_item` for the things
+/// that these count. Columns and choices are those of the two; see ``churn``.
 package struct Report: Sendable {
   /// Reports that are listed together.
   package enum Group: String, CaseIterable, Sendable {
@@ -71,9 +70,7 @@ package struct Report: Sendable {
     let condition: @Sendable (ReportChoices, Timestamp) -> SQL
   }
 
-  /// A report of the two functions that its SQL creates, or of views.
-  ///
-  /// Without an order its rows are sorted by the columns that distinguish them.
+  /// A report; without an order, its rows are sorted by the columns that distinguish them.
   init(
     _ name: String, label: String, group: Group, summary: String, sql: [UInt8],
     drillDown: DrillDown = .all, stock: String? = nil, priced: String = "amount_milliunits",
@@ -229,8 +226,7 @@ struct Signature: Sendable {
   }
 
   init(of function: String, in sql: String) {
-    guard
-      let start = sql.firstRange(of: "CREATE OR REPLACE FUNCTION \(function)("),
+    guard let start = sql.firstRange(of: "CREATE OR REPLACE FUNCTION \(function)("),
       let middle = sql[start.upperBound...].firstRange(of: ")\nRETURNS TABLE ("),
       let end = sql[middle.upperBound...].firstRange(of: ")\nLANGUAGE")
     else { preconditionFailure("The SQL creates no function \(function) that returns a table.") }
@@ -352,7 +348,6 @@ package struct ReportFault: Error, Hashable {
   }
 }
 
-/// A chart of a report, over the days of its rows.
 package struct ReportChart: Sendable {
   /// The sum of some columns, less that of others.
   package struct Series: Sendable {

@@ -101,7 +101,6 @@ package struct ReportChoices: Hashable, Sendable {
 }
 
 extension ReportChoices {
-  /// The moment that the report is about.
   func moment(at now: Timestamp) -> Timestamp { min(asOf ?? now, knownAt ?? asOf ?? now) }
 
   /// Checks the number of days up to the moment, where no earlier last day is chosen.
@@ -117,9 +116,7 @@ extension ReportChoices {
 }
 
 extension ReportChoices {
-  /// Makes a choice, written as ``text(of:)`` does.
-  ///
-  /// Refuses one that the report does not accept: ignoring it would answer another question.
+  /// Makes a choice, written as ``text(of:)`` does; refuses one that the report does not accept.
   package mutating func set(
     _ parameter: ReportParameter, of report: Report, to text: String
   ) throws(ReportFault) {

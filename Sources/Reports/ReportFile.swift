@@ -15,7 +15,6 @@ package struct ReportFile: Sendable {
 
   package var head: String { columns.csv }
 
-  /// The next lines; nil at the end.
   package func next() async throws -> String? {
     try await cursor.next()?.map { row in try columns.map(row.value).csv }.joined()
   }

@@ -2,7 +2,6 @@ package import Postgres
 package import Subscriptions
 import Synchronization
 
-/// Answers reports, read-only.
 package struct ReportReader: Sendable {
   private let database: ConnectionPool
   private let files = FilePlaces(count: Self.mostFilesAtOnce)
@@ -15,9 +14,7 @@ package struct ReportReader: Sendable {
     self.database = database
   }
 
-  /// The configuration of a pool for reports, from that of the program's pool.
-  ///
-  /// So few reports run at a time that a small machine has room for everything else.
+  /// The configuration of a pool for so few reports that a small machine has room for all else.
   package static func configuration(like other: ConnectionPool.Configuration)
     -> ConnectionPool.Configuration
   {
@@ -77,14 +74,10 @@ package struct ReportReader: Sendable {
       columns: columns,
       cursor: try await database.openCursor(
         for: question, settings: Self.settings, rowsAtOnce: ReportFile.rowsAtOnce,
-        idleTimeout: ReportFile.patience, deadline: Self.deadline),
-      place: place)
+        idleTimeout: ReportFile.patience, deadline: Self.deadline), place: place)
   }
 
-  /// The names of time zones that the database was found to know.
-  ///
-  /// `pg_timezone_names` reads all files of the IANA database each time, which takes longer than
-  /// many reports.
+  /// The known time zones: `pg_timezone_names` reads the whole IANA database each time.
   private static let timeZones = Mutex<Set<String>>([])
 
   /// Refuses what PostgreSQL accepts beyond IANA names, such as offsets with a reversed sign.

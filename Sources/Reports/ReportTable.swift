@@ -52,15 +52,13 @@ package struct ReportTable: Hashable, Sendable {
   /// Each with a value for each column.
   package var rows: [[ReportValue]]
   package let isCutShort: Bool
-  /// The currency into which amounts were to be converted.
   package var reportingCurrency: String?
 }
 
 extension ReportTable {
   /// The currencies that were not converted, since no rate is known for them.
   package var unconverted: [String] {
-    guard let reportingCurrency,
-      let column = columns.firstIndex(where: { $0.name == "currency" })
+    guard let reportingCurrency, let column = columns.firstIndex(where: { $0.name == "currency" })
     else { return [] }
     let currencies = rows.compactMap { row -> String? in
       if case .text(let currency) = row[column] { currency } else { nil }
@@ -86,7 +84,6 @@ package enum ReportFormat: String, CaseIterable, Sendable {
 }
 
 extension ReportTable {
-  /// The report in a format, with a final newline.
   package func text(_ format: ReportFormat) -> String {
     switch format {
     case .table: aligned
@@ -190,8 +187,7 @@ extension ReportValue {
     }
   }
 
-  /// An amount with the currency's own digits, rounded half away from zero, as in `9.99 EUR` and
-  /// `1500 JPY`.
+  /// An amount with the currency's digits, rounded half away from zero: `9.99 EUR`, `1500 JPY`.
   package static func words(milliunits: Int64, _ currency: String?) -> String {
     // Without a currency, all that there are.
     let digits = currency != nil || milliunits % 10 == 0 ? fractionDigits(of: currency) : 3
@@ -218,8 +214,7 @@ extension ReportValue {
     "BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND",
   ]
 
-  /// A part of 1 with six digits, as percent with two: `0.333333` is `33.33 %`, and only the whole
-  /// is `100.00 %`.
+  /// A part of 1 as percent with two digits: `0.333333` is `33.33 %`; only the whole is `100.00 %`.
   private static func percent(_ decimal: String) -> String {
     guard let millionths = Int64(decimal.replacing(".", with: "")) else { return decimal }
     var rounded = (millionths.magnitude + 50) / 100
@@ -231,8 +226,7 @@ extension ReportValue {
 
   fileprivate var csv: String {
     switch self {
-    case .text(let text):
-      text.csvField(guardsFormulas: true)
+    case .text(let text): text.csvField(guardsFormulas: true)
     case .number(let number), .duration(let number), .money(let number, _): "\(number)"
     case .time(let moment): "\(moment)"
     case .date(let text), .fraction(let text), .rate(let text): text

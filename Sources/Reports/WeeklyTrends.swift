@@ -1,10 +1,7 @@
 import Postgres
 package import Subscriptions
 
-/// Counts of the past weeks up to a moment, comparable with each other.
-///
-/// The last week of a report, from Monday to Sunday, is not over. Here each week ends at the same
-/// time of day.
+/// Counts of the past weeks up to a moment, comparable since each week ends at its time of day.
 package enum PastWeeks: String, CaseIterable, Sendable {
   /// Renewals due within seven days of the same moment of each week, as in `renewals-due`.
   case renewalsDue = "renewals-due"
@@ -48,8 +45,7 @@ package enum PastWeeks: String, CaseIterable, Sendable {
     }
   }
 
-  /// Counts `report_renewals_due(7, as_of => ..)` of each week in one pass: each movement is due in
-  /// at most one week, and counts if it was known when the week began.
+  /// Counts `report_renewals_due(7, as_of => ..)` of each week in one pass, by what was known then.
   private func renewalsDue(before now: Timestamp) -> SQL {
     let moment = PostgresTimestamp(now)
     let first = PostgresTimestamp(now - .days(7 * (Self.count - 1)))
@@ -81,8 +77,7 @@ package enum PastWeeks: String, CaseIterable, Sendable {
 }
 
 extension ReportReader {
-  /// A row for each week and measure with a count: `weeks_ago` (0 for the latest), `measure` and
-  /// `number`.
+  /// A row for each week and measure: `weeks_ago` (0 for the latest), `measure` and `number`.
   package func pastWeeks(of weeks: PastWeeks, at now: Timestamp) async throws -> ReportTable {
     let rows = try await rows(weeks.query(at: now))
     return ReportTable(

@@ -7,11 +7,10 @@ package import Subscriptions
 import Synchronization
 import Tracing
 
-/// Delivers the events of a stream to the webhook, one after the other.
+/// Delivers the events of a stream to the webhook, at least once and in order.
 ///
-/// Each is delivered at least once and in order: a delivery is deleted before the next event is
-/// sent, and one that failed is repeated while later events wait. At the end of ``retries`` it is
-/// given up and the stream continues.
+/// A delivery is deleted before the next is sent; one that failed is repeated while later events
+/// wait, and given up at the end of ``retries``.
 struct EventDelivery: Sendable {
   static let retries = RetrySchedule(first: .seconds(2), patience: WebhookDelivery.patience)
   /// The deliveries after which other streams have their turn.
@@ -68,8 +67,7 @@ struct EventDelivery: Sendable {
       until: Self.retries.next(afterAttempts: failures, at: now), isLast: isLast, at: now)
     if isLast { metrics.parked.increment() }
     logger.log(
-      level: isLast ? .error : .info,
-      isLast ? "Event delivery given up" : "Event delivery failed",
+      level: isLast ? .error : .info, isLast ? "Event delivery given up" : "Event delivery failed",
       metadata: ["event.id": "\(delivery.eventID)", "reason": "\(reason)"])
   }
 }

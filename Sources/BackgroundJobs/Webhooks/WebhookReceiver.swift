@@ -42,8 +42,7 @@ package struct WebhookReceiver: Sendable {
     guard parts.user == nil, parts.password == nil, parts.fragment == nil else {
       throw Fault("must not have a user name, password or fragment; events are signed instead")
     }
-    // With other characters the HTTP client might read another host, and the checked address would
-    // not be the one that it connects to.
+    // Other characters might make the HTTP client connect to another host than the checked one.
     let usual = /[A-Za-z0-9._\-]+|\[?[0-9A-Fa-f:.]+\]?/
     guard host.wholeMatch(of: usual) != nil else {
       throw Fault("its host has characters that are not allowed in a DNS name")
@@ -54,8 +53,7 @@ package struct WebhookReceiver: Sendable {
     }
     guard (1...Self.mostSecrets).contains(secrets.count) else {
       throw Fault(
-        "must be one secret, or two during a rotation (got \(secrets.count))",
-        isAboutSecrets: true)
+        "must be one secret, or two during a rotation (got \(secrets.count))", isAboutSecrets: true)
     }
     guard secrets.allSatisfy({ $0.revealed.utf8.count >= Self.shortestSecret }) else {
       throw Fault(
@@ -67,15 +65,11 @@ package struct WebhookReceiver: Sendable {
   }
 }
 
-/// An IPv4 or IPv6 address.
 struct IPAddress: Hashable, Sendable {
   /// 4 or 16 bytes.
   let bytes: [UInt8]
 
-  /// Reads an address in its usual form.
-  ///
-  /// Forms that only some libraries understand (`127.1`, `0x7f000001`, `017700000001`) are not
-  /// accepted: a resolver turns them into the usual one.
+  /// Reads an address in its usual form; a resolver turns others (`127.1`, `0x7f000001`) into it.
   init?(_ text: some StringProtocol) {
     // A suffix names the interface of a local address.
     let text = String(text.prefix { $0 != "%" })
@@ -150,8 +144,7 @@ struct IPAddress: Hashable, Sendable {
 
 package typealias HostAddresses = @Sendable (_ host: String) async throws -> [String]
 
-/// Resolves a host with the system's resolver, in a fixed order so that connections are reused;
-/// Foundation's `Host` would look up the name of each address, which can take seconds.
+/// Resolves a host by the system's resolver, in a fixed order so that connections are reused.
 func systemAddresses(of host: String) async throws -> [String] {
   let resolver = NIORandomizedDNSResolver(loop: MultiThreadedEventLoopGroup.singleton.next())
   // One lookup finds both kinds; each has its future.

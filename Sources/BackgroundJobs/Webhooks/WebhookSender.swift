@@ -10,7 +10,6 @@ import NIOSSL
 import Secrets
 package import Subscriptions
 
-/// Posts signed events to a receiver.
 package struct WebhookSender: Sendable {
   package enum Outcome: Hashable, Sendable {
     /// The receiver answered 2xx.
@@ -35,8 +34,7 @@ package struct WebhookSender: Sendable {
 
   /// - Parameter addresses: Resolves the host; nil: the system's resolver.
   package init(
-    to receiver: WebhookReceiver, timeout: Duration = Self.timeout,
-    addresses: HostAddresses? = nil
+    to receiver: WebhookReceiver, timeout: Duration = Self.timeout, addresses: HostAddresses? = nil
   ) {
     self.receiver = receiver
     self.timeout = timeout
@@ -46,9 +44,7 @@ package struct WebhookSender: Sendable {
 
   package func shutDown() async { await clients.shutDown() }
 
-  /// Sends an event once.
-  ///
-  /// - Throws: `CancellationError`.
+  /// Sends an event once; throws `CancellationError`.
   package func send(_ body: String, at now: Timestamp) async throws -> Outcome {
     let body = Array(body.utf8)
     let signature = WebhookSignature.value(of: body, secrets: receiver.secrets, at: now)
@@ -147,8 +143,7 @@ package struct WebhookSender: Sendable {
     }
   }
 
-  /// The receiver's addresses, IPv4 first, which more hosts can reach; one address that is not
-  /// allowed makes all of them suspect.
+  /// The receiver's addresses, IPv4 first; one that is not allowed makes all of them suspect.
   private func checkedAddresses() async throws -> [String] {
     let found = try await addresses(receiver.host).map { text in
       guard let address = IPAddress(text) else {
@@ -178,8 +173,7 @@ package struct WebhookSender: Sendable {
 
   private static func sentence(_ error: any Error) -> String {
     switch error {
-    case let error where isNotConnected(error):
-      "Can't connect to the receiver: \(error)."
+    case let error where isNotConnected(error): "Can't connect to the receiver: \(error)."
     case is NIOSSLError, is NIOSSLExtraError, is BoringSSLError:
       "Can't establish a trusted connection to the receiver: \(error)."
     case is HTTPClientError, is ChannelError, is IOError, is HTTPParserError:
@@ -189,10 +183,9 @@ package struct WebhookSender: Sendable {
   }
 }
 
-/// The signature of an event: `t=UNIX,v1=HEX`.
+/// The signature of an event: `t=UNIX,v1=HEX`, with one `v1` for each secret.
 ///
-/// `t` is the second in which it was sent, `v1` the HMAC-SHA-256 of that second, a full stop and
-/// the body. With two secrets there are two `v1`.
+/// `t`: the second of sending; `v1`: the HMAC-SHA-256 of that second, a full stop and the body.
 enum WebhookSignature {
   static let field = "Tenure-Signature"
 
@@ -209,8 +202,7 @@ enum WebhookSignature {
   }
 }
 
-/// HTTP clients that connect to one checked address each: if they resolved the name again, the
-/// check of the address would be void.
+/// HTTP clients of one checked address each: resolving the name again would void the check.
 actor WebhookClients {
   private struct Entry {
     let client: HTTPClient
@@ -267,7 +259,6 @@ actor WebhookClients {
   }
 }
 
-/// Counters of webhook deliveries.
 final class WebhookMetrics: Sendable {
   let delivered: Counter
   let failed: Counter
@@ -277,8 +268,7 @@ final class WebhookMetrics: Sendable {
 
   init() {
     func pushes(_ outcome: String) -> Counter {
-      Counter(
-        label: "tenure_webhook_pushes_total", dimensions: [("outcome", outcome)])
+      Counter(label: "tenure_webhook_pushes_total", dimensions: [("outcome", outcome)])
     }
     delivered = pushes("delivered")
     failed = pushes("failed")

@@ -4,7 +4,6 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// Creates and shows accounts and their consents, and lists their charges.
 struct AccountController: Controller {
   let api: API
 
@@ -65,8 +64,7 @@ struct AccountController: Controller {
     let id = try context.parameter(.accountID)
     let body = try await request.json()
     let isGiven = try body.required("consented", body.flag("consented"))
-    return Response(
-      try await ledger.writeBacks.setConsumptionConsent(isGiven, of: id, at: now()))
+    return Response(try await ledger.writeBacks.setConsumptionConsent(isGiven, of: id, at: now()))
   }
 
   func showConsent(_ request: Request, context: APIContext) async throws -> Response {

@@ -7,9 +7,7 @@ package import LedgerStorage
 import NIOCore
 package import Subscriptions
 
-/// The export of everything stored about an account, with submissions as sent and Apple's answers.
-///
-/// It is streamed: lists are read in pages, submissions and original transactions one by one.
+/// Streams everything stored about an account, with submissions as sent and Apple's answers.
 package struct AccountExport: Sendable {
   /// Rows read at a time.
   private static let page = 100
@@ -99,10 +97,7 @@ package struct AccountExport: Sendable {
 
   // MARK: Lists
 
-  /// Writes a member whose list is read in pages.
-  ///
-  /// `page` reads the elements after the `cursor` of one, or from the beginning. An element without
-  /// a `piece` is left out.
+  /// Writes a member whose list is read in pages; an element without a `piece` is left out.
   @concurrent
   private func list<Element, Cursor, Piece: JSONWritable>(
     _ name: String, to writer: inout any ResponseBodyWriter, after cursor: KeyPath<Element, Cursor>,

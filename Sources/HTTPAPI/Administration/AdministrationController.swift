@@ -7,7 +7,6 @@ package import LedgerStorage
 import NIOCore
 import Subscriptions
 
-/// Administrators' changes and the audit log of them.
 struct AdministrationController: Controller {
   let api: API
 
@@ -17,8 +16,7 @@ struct AdministrationController: Controller {
   func transfer(_ request: Request, context: APIContext) async throws -> Response {
     let body = try await request.json()
     // Releasing a charge needs an explicit null.
-    let accountID =
-      body[TextField.accountID.name] == .null ? nil : try body.required(.accountID)
+    let accountID = body[TextField.accountID.name] == .null ? nil : try body.required(.accountID)
     return try await transfer(
       request, context, to: accountID, try body.moment("effective_from"),
       try context.administrator(reason: try body.required(.reason)))
@@ -50,8 +48,7 @@ struct AdministrationController: Controller {
     let body = try await request.json()
     let merger = try await ledger.accounts.merge(
       id, into: try body.required(.into),
-      by: try context.administrator(reason: try body.required(.reason)),
-      terms: terms, at: now())
+      by: try context.administrator(reason: try body.required(.reason)), terms: terms, at: now())
     return Response(merger, status: merger.completedAt == nil ? .accepted : .ok)
   }
 
@@ -76,9 +73,7 @@ struct AdministrationController: Controller {
 
   func grant(_ request: Request, context: APIContext) async throws -> Response {
     let body = try await request.json()
-    let (accountID, entitlement) = (
-      try body.required(.accountID), try body.required(.entitlement)
-    )
+    let (accountID, entitlement) = (try body.required(.accountID), try body.required(.entitlement))
     let administrator = try context.administrator(reason: try body.required(.reason))
     // Chosen by the client so that it can repeat the request.
     let id = try body.uuid("grant_id")
@@ -99,8 +94,7 @@ struct AdministrationController: Controller {
     let id = try context.uuidParameter("grant_id")
     let administrator = try context.administrator(reason: try request.reason())
     return Response(
-      try await ledger.grants.revokeGrant(
-        id, by: administrator, terms: terms, at: now()))
+      try await ledger.grants.revokeGrant(id, by: administrator, terms: terms, at: now()))
   }
 
   // MARK: Audit log

@@ -2,10 +2,8 @@ import CoreMetrics
 package import NIOCore
 import Synchronization
 
-/// The open connections of a server.
-///
-/// At the limit, a new connection replaces an old one that has never sent a valid key, so that
-/// clients that only hold connections open can't lock out others.
+/// The open connections; at the limit a new one replaces an old one that never sent a valid key, so
+/// that clients that only hold connections open can't lock out others.
 final class OpenConnections: Sendable {
   private let limit: Int
   private let metrics: RequestMetrics
@@ -16,9 +14,7 @@ final class OpenConnections: Sendable {
     self.metrics = metrics
   }
 
-  /// Adds a connection, and closes others if there are too many.
-  ///
-  /// Returns false if the connection must be refused because all others have sent valid keys.
+  /// Adds a connection, and closes others at the limit; false: all others have sent valid keys.
   func add(_ connection: OpenConnection) -> Bool {
     metrics.connections.increment()
     let (isAllowed, replaced) = open.withLock { open in
@@ -49,7 +45,6 @@ final class OpenConnections: Sendable {
 
 final class OpenConnection: Sendable {
   enum Use: UInt64 {
-    /// Waiting for a request.
     case idle
     case busy
     /// Has sent a valid key, and is never closed for another.
@@ -80,10 +75,7 @@ final class OpenConnection: Sendable {
 package struct ConnectionLimits: Sendable {
   /// The number of connections that are open at a time: see ``OpenConnections``.
   package var connections = 10_000
-  /// How long a connection stays open without a request.
-  ///
-  /// Longer than the 60 seconds after which most load balancers close their connections, so that
-  /// none sends a request on a connection that is being closed.
+  /// How long a connection stays open without a request: longer than load balancers' 60 seconds.
   package var idle = Self.idle
   /// How long a request may take to arrive, on a connection that has sent a valid key.
   package var request: TimeAmount = .seconds(30)

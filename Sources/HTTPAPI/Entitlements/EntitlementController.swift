@@ -36,8 +36,7 @@ struct EntitlementController: Controller {
 
   func query(_ request: Request, context: APIContext) async throws -> Response {
     let body = try await request.json(upTo: BodyLimit.batch)
-    // If times in the body were ignored like unknown members, the answer would be about another
-    // time than the caller meant.
+    // Ignored like unknown members, they would make the answer be about another time.
     for name in ["at", "known_at"] where body[name] != nil {
       throw Problem.invalid(name, "must be in the query, such as ?\(name)=2026-11-21T09:30:00Z")
     }

@@ -19,9 +19,7 @@ struct BodyBudgets: Sendable {
 /// Reading 1 MB takes as much processor time as a hundred reads of entitlements, so that a few
 /// senders could take it all. Unread data stays in the senders' network buffers.
 final class BodyPace: Sendable {
-  /// The part of a body that is read at once; the first one is not limited.
-  ///
-  /// Notifications of version 2 stay below 20 kB.
+  /// The part of a body that is read at once, the first unlimited; version 2 stays below 20 kB.
   static let part = 32 * 1024
   /// A body that would wait longer than this for its next part is refused.
   static let longestWait: Duration = .seconds(2)
@@ -86,9 +84,7 @@ final class BodyBudget: Sendable {
   private let shares = Atomic(0)
 
   init(limit: Int, isOpenToAll: Bool = false, pace: BodyPace? = nil) {
-    self.limit = limit
-    self.isOpenToAll = isOpenToAll
-    self.pace = pace
+    (self.limit, self.isOpenToAll, self.pace) = (limit, isOpenToAll, pace)
   }
 
   fileprivate func nextNumber() -> Int { shares.add(1, ordering: .relaxed).newValue }
@@ -106,8 +102,7 @@ final class BodyBudget: Sendable {
           let oldest = state.held.lazy.filter({ number, held in
             held.isArriving && number != share.number
               && (!isAddressFull || held.share.address == share.address)
-          }).map(\.key).min(),
-          let removed = state.remove(oldest)
+          }).map(\.key).min(), let removed = state.remove(oldest)
         else { return (false, dropped) }
         removed.isDropped.store(true, ordering: .relaxed)
         dropped.append(removed)
@@ -129,7 +124,6 @@ final class BodyBudget: Sendable {
   }
 }
 
-/// The bytes of a budget that one request has taken.
 package final class BodyShare: Sendable {
   @TaskLocal package static var current: BodyShare?
 
@@ -148,9 +142,7 @@ package final class BodyShare: Sendable {
     number = budget.nextNumber()
   }
 
-  /// Takes bytes that were read, and returns when more may be read.
-  ///
-  /// - Throws: A ``Problem`` if there are not enough left, or other bodies are to be read before.
+  /// Takes bytes that were read, and returns when more may be; a ``Problem`` if too many are held.
   func take(_ count: Int) async throws {
     guard budget.take(count, for: self) else { throw Self.tooManyBodies }
     let (before, after) = taken.add(count, ordering: .relaxed)

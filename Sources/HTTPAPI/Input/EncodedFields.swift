@@ -64,9 +64,7 @@ package struct EncodedFields: Sendable {
 }
 
 extension String {
-  /// Decodes percent-encoded UTF-8 (RFC 3986, section 2.1); nil for anything else.
-  ///
-  /// Not `removingPercentEncoding`, which drops a byte order mark, and so changes an account ID.
+  /// Decodes percent-encoded UTF-8 (RFC 3986), or nil; Foundation would drop a byte order mark.
   init?(percentEncoded text: some Sequence<UInt8>, plusIsSpace: Bool = false) {
     var bytes: [UInt8] = []
     var rest = text.makeIterator()

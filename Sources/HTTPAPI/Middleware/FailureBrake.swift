@@ -4,9 +4,8 @@ import Synchronization
 
 /// Delays the answers to wrong keys and refused notifications, longer with each failure.
 ///
-/// A valid key is never delayed, so that clients behind the same proxy can't lock out others. Each
-/// process keeps its own counts in memory: keys are too long to be guessed, so the delay only has
-/// to limit load and log lines.
+/// A valid key is never delayed: clients behind one proxy can't lock out others. Each process
+/// counts alone: keys are too long to be guessed, so the delay only limits load and log lines.
 package final class FailureBrake: Sendable {
   /// The time after which failures are forgotten.
   static let memory: Duration = .minutes(15)

@@ -9,9 +9,7 @@ import Subscriptions
 import Synchronization
 import Tracing
 
-/// Gives every request an ID, and logs one line when it is answered.
-///
-/// The line has the route, not the path with its account ID, and no body, header field or query.
+/// Gives every request an ID and logs one line, with the route and no path, body, field or query.
 struct RequestLog: RouterMiddleware {
   /// High-traffic routes, logged at level debug.
   private static let quietRoutes: Set<String> = [
@@ -42,10 +40,9 @@ struct RequestLog: RouterMiddleware {
     }
   }
 
-  /// Returns the caller's request ID if it is usable, or else Hummingbird's.
+  /// The caller's request ID if it is usable, or else Hummingbird's, whose metadata key is removed.
   ///
-  /// Removes Hummingbird's metadata key, because log lines have the ID as `request.id`. Without
-  /// that key `context.id` traps; nothing reads it.
+  /// Without that key `context.id` traps; nothing reads it.
   private static func adoptID(of request: Request, in context: inout APIContext) -> String {
     let key = "hb.request.id"
     let made = context.logger[metadataKey: key]?.description
@@ -88,9 +85,7 @@ struct RequestCounting: RouterMiddleware {
   }
 }
 
-/// Records a span for every request, in the caller's trace if the request has one.
-///
-/// The span is named after the route instead of the path, which may contain an account ID.
+/// Records a span for every request, named after its route, in the caller's trace if there is one.
 struct RequestTracing: RouterMiddleware {
   /// False without a tracer.
   static var isOn: Bool { !(InstrumentationSystem.tracer is NoOpTracer) }
@@ -124,9 +119,7 @@ struct RequestTracing: RouterMiddleware {
   }
 }
 
-/// The metrics of requests, by method, route and class of status; durations by route alone.
-///
-/// Routes are templates instead of paths, which bounds the series and keeps out account IDs.
+/// Metrics of requests by method, route template and class of status; durations by route alone.
 final class RequestMetrics: Sendable {
   final class Route: Sendable {
     /// By the first digit of the status, once there was one.
@@ -192,7 +185,6 @@ final class RequestMetrics: Sendable {
   }
 }
 
-/// Answers every error with a ``Problem``.
 package struct ProblemReporting: RouterMiddleware {
   func handle(_ request: Request, context: APIContext, next: Next) async throws -> Response {
     do {

@@ -5,10 +5,9 @@ import JSONText
 import NIOCore
 import Subscriptions
 
-/// Receives App Store Server Notifications.
+/// Receives App Store Server Notifications, authenticated by signatures or a shared secret.
 ///
-/// The route needs no key: a notification is authenticated by its signatures or its shared secret.
-/// The body is read whatever its Content-Type: Apple repeats one that does not get a 200.
+/// The Content-Type does not matter: Apple repeats one that does not get a 200.
 struct NotificationController: Controller {
   let api: API
 

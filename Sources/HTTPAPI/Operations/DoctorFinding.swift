@@ -29,13 +29,11 @@ package struct DoctorFinding: Hashable, Sendable {
   }
 }
 
-extension DoctorFinding: JSONWritable {
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("check", check)
-      json.member("verdict", verdict.rawValue)
-      json.member("found", found)
-      json.memberIfPresent("remedy", remedy)
-    }
+extension DoctorFinding: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("check", check)
+    json.member("verdict", verdict.rawValue)
+    json.member("found", found)
+    json.memberIfPresent("remedy", remedy)
   }
 }

@@ -7,7 +7,6 @@ import Observability
 import Subscriptions
 import Synchronization
 
-/// Health checks for load balancers and orchestrators.
 final class HealthController: Controller {
   /// Short, because load balancers ask every few seconds.
   private static let deadline: Duration = .seconds(2)
@@ -15,9 +14,8 @@ final class HealthController: Controller {
   let api: API
   /// A check of the database that all concurrent requests share.
   ///
-  /// While the database hangs, a statement neither ends nor can be cancelled. So the check is not a
-  /// child task of the request that started it: each request is answered at its deadline, and later
-  /// requests wait for the same check.
+  /// A hanging statement can't be cancelled, so it is no child task of a request: each is answered
+  /// at its deadline, and later ones wait for the same check.
   private let running = Mutex<Task<Void, any Error>?>(nil)
 
   init(api: API) { self.api = api }
@@ -30,8 +28,7 @@ final class HealthController: Controller {
     }
   }
 
-  /// Reports whether the database answers and has a compatible schema, by a check that may have
-  /// begun before the request.
+  /// Reports whether the database answers with a compatible schema, by a check that may be running.
   func readyz(_ request: Request, context: APIContext) async throws -> Response {
     guard let outcome = await check().result(within: Self.deadline) else {
       throw Problem.unavailable("The database check took longer than \(Self.deadline.words()).")
@@ -55,7 +52,6 @@ final class HealthController: Controller {
 
 /// The files of `Resources/Monitoring`, embedded in the program.
 package enum MonitoringFiles {
-  /// A Grafana dashboard, in JSON.
   package static let dashboard = String(
     decoding: PackageResources.grafana_dashboard_json, as: UTF8.self)
   /// Prometheus alert rules, in YAML.

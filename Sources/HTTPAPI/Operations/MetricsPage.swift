@@ -81,10 +81,9 @@ package actor MetricsPage {
 }
 
 extension MetricsPage {
-  /// Makes a server of `/metrics` and `/healthz` for programs without an HTTP API, not yet running.
+  /// A server of `/metrics` and `/healthz` for programs without an API, not yet running.
   ///
-  /// It needs no key, because it exposes no personal data; keep its address private. With port 0 it
-  /// listens on a free port, which it passes to `onListening`.
+  /// Needs no key: it exposes no personal data. Port 0: a free one, passed to `onListening`.
   package nonisolated func application(
     host: String, port: Int, onListening: @escaping @Sendable (Int) async -> Void = { _ in }
   ) -> some ApplicationProtocol {

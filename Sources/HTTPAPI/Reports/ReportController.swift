@@ -78,8 +78,7 @@ struct ReportController: Controller {
 extension HTTPFields {
   private static let longestWait = 60
 
-  /// The time that a client is willing to wait for an answer: `Prefer: wait=30`, see
-  /// <https://www.rfc-editor.org/rfc/rfc7240#section-4.3>.
+  /// The wait of `Prefer: wait=30` (https://www.rfc-editor.org/rfc/rfc7240#section-4.3).
   fileprivate var preferredWait: Duration? {
     let preferences = filter { $0.name.canonicalName == "prefer" && $0.value.isASCII }.flatMap {
       $0.value.lowercased().split { ",;".contains($0) }.map {
@@ -116,10 +115,7 @@ extension ReportChoices {
 }
 
 extension Response {
-  /// A file that is sent while it is read.
-  ///
-  /// If reading fails, the connection is closed without the end of the body, so that clients don't
-  /// take the file for complete. Browsers save it under the name.
+  /// A file that is sent while it is read; if that fails, the connection closes before its end.
   package init(_ file: ReportFile, named name: String? = nil, logger: Logger) {
     let body = ResponseBody { writer in
       do {

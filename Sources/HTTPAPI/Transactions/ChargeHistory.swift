@@ -77,7 +77,6 @@ extension LedgerEntry.Content {
     }
   }
 
-  /// The accounts that ``Sentence`` names.
   package var accounts: [AccountKey] {
     switch self {
     case .action(.claim(let claim)): [claim.account]

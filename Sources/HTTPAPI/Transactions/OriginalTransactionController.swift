@@ -10,8 +10,7 @@ struct OriginalTransactionController: Controller {
 
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let id = OriginalTransactionID(try context.parameter(.originalTransactionID))
-    guard
-      let line = try await ledger.line(id, environment: try request.query.environment()),
+    guard let line = try await ledger.line(id, environment: try request.query.environment()),
       let original = try await ledger.ownership.original(of: line)
     else {
       throw Problem(
@@ -96,9 +95,7 @@ extension Ledger {
 }
 
 extension RecordedOriginalTransaction {
-  /// The state of the charges at a moment, regardless of owners; nil if none has a duration.
-  ///
-  /// Computed as if one account owned every charge, and every product granted one entitlement.
+  /// The state at a moment, as if one account owned all; nil if no charge has a duration.
   package func current(in catalogue: Catalogue, at moment: Timestamp) -> Entitlement? {
     let holdings = rule.charges.indices.map { line.holding(ofChargeAt: $0, in: rule) }
     let products = rule.charges.map { charge in

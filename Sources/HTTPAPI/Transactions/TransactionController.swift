@@ -125,9 +125,7 @@ package struct DecisionEvidence: JSONObjectWritable {
 }
 
 extension JSONWriter {
-  /// Writes a charge as a `Transaction` of the OpenAPI document.
-  ///
-  /// The catalogue has the period of non-renewing subscriptions, which Apple does not report.
+  /// Writes a `Transaction` of the OpenAPI document; the catalogue has non-renewing periods.
   mutating func transaction(_ report: ChargeReport, in catalogue: Catalogue) {
     object { $0.transactionMembers(report, in: catalogue) }
   }

@@ -1,7 +1,6 @@
 package import LedgerStorage
 package import Subscriptions
 
-/// Explains why an account does not have an entitlement.
 package struct AccessExplanation: Sendable {
   /// The maximum number of original transactions that are examined.
   private static let mostLines = 20

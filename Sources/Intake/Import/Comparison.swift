@@ -2,7 +2,6 @@ import Foundation
 import LedgerStorage
 package import Subscriptions
 
-/// An entitlement as another backend reports it.
 package struct PublishedAccess: Hashable, Sendable {
   package var accountID: String
   package var entitlement: String
@@ -27,8 +26,7 @@ package struct PublishedAccess: Hashable, Sendable {
     RowFile.Column("active", "is_active", isNeeded: false),
   ]
 
-  /// Parses a row; without `active`, an entitlement is active until its end, and an empty `until`
-  /// means no end.
+  /// Parses a row; without `active` one is active until its end, and an empty `until` is no end.
   package static func access(_ values: [String?], at now: Timestamp) -> Result<
     PublishedAccess, RowFault
   > {
@@ -65,7 +63,6 @@ package struct PublishedAccess: Hashable, Sendable {
   }
 }
 
-/// A difference between another backend's entitlements and Tenure's.
 package struct AccessDifference: Hashable, Sendable {
   package enum Kind: String, CaseIterable, Sendable {
     /// Active in the other backend only.
@@ -96,9 +93,7 @@ package struct AccessComparison: Sendable {
     self.now = now
   }
 
-  /// The differences of one account, ordered by entitlement.
-  ///
-  /// - Parameter reported: The account's rows; nil if it is not in the file.
+  /// The differences of one account, by entitlement; `reported` is nil if it is not in the file.
   package func differences(
     of accountID: String, _ reported: [PublishedAccess]?, _ entitlements: [Entitlement],
     explain: (String) async throws -> String

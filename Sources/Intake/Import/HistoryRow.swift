@@ -10,8 +10,7 @@ package struct ImportedCharge: Codable, Sendable {
   package var accountID: String
 }
 
-/// A row of another backend's history: one of `tenure import`, or a transaction as RevenueCat
-/// exports it.
+/// A row of another backend's history, as for `tenure import` or as RevenueCat exports it.
 package enum HistoryRow {
   package static let columns: [RowFile.Column] = [
     RowFile.Column("environment", isNeeded: false),
@@ -37,8 +36,7 @@ package enum HistoryRow {
     RowFile.Column("ownership_type", isNeeded: false),
   ]
 
-  /// The row's charges: that of a transaction, or those that its receipt lists for its original
-  /// transaction; none for another store's row, and without transaction and receipt.
+  /// The charges of a row or its receipt; none of another store, or without either.
   ///
   /// - Parameter receipts: Reads receipts; nil: they are faults.
   package static func charges(
@@ -49,8 +47,7 @@ package enum HistoryRow {
       return .success([])
     }
     var owner = Array(values.prefix(OwnerRow.columns.count))
-    owner[0] =
-      owner[0] ?? fields["is_sandbox"].map { $0.isTrue ? "sandbox" : "production" }
+    owner[0] = owner[0] ?? fields["is_sandbox"].map { $0.isTrue ? "sandbox" : "production" }
     return OwnerRow.owner(owner, asOf: moment).flatMap { owner in
       do throws(RowFault) {
         if let record = try fields.record(of: owner) {

@@ -6,8 +6,7 @@ package import Subscriptions
 
 /// Compares the owners in another backend's history with those of a policy.
 ///
-/// Each account is taken to have submitted its charges when they were made: a file contains no
-/// submissions, tokens or orders.
+/// A file has no submissions, tokens or orders: each account counts as submitting at once.
 package struct ImportedHistory: Sendable {
   package struct Summary: Sendable {
     package var lines = 0
@@ -26,9 +25,7 @@ package struct ImportedHistory: Sendable {
   private let catalogue: Catalogue
   private let now: Timestamp
 
-  package init(
-    rows: StagedRows, policy: OwnershipPolicy, catalogue: Catalogue, now: Timestamp
-  ) {
+  package init(rows: StagedRows, policy: OwnershipPolicy, catalogue: Catalogue, now: Timestamp) {
     self.rows = rows
     self.policy = policy
     self.catalogue = catalogue
@@ -111,8 +108,7 @@ package struct ImportedHistory: Sendable {
       decisions[charge.id] = OriginalTransaction.RecordedDecision(
         decision: Decision(
           owner: owners[charge.id], rule: .submitter,
-          renewal: RenewalEvidence(reason: .noEarlierCharge)),
-        decidedAt: charge.date)
+          renewal: RenewalEvidence(reason: .noEarlierCharge)), decidedAt: charge.date)
     }
     let line = OriginalTransaction(
       history: history, repeated: [:], decisions: decisions, heads: [id: imported.count])

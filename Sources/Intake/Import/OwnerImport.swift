@@ -2,10 +2,7 @@ import Foundation
 package import LedgerStorage
 package import Subscriptions
 
-/// Imports a file of owners, as `tenure import` does.
-///
-/// No progress is stored: an interrupted import is run again, and skips known rows much faster than
-/// it recorded them.
+/// Imports a file of owners; an interrupted import is run again, and skips known rows quickly.
 package struct OwnerImport: Sendable {
   /// Rows per database transaction: enough to amortize the commit, few enough to retry cheaply.
   package static let chunk = 2000
@@ -156,8 +153,7 @@ package struct SeenOwners {
 
   private var accounts: [Int: Int] = [:]
 
-  /// Adds an owner, comparing 64-bit hashes with a per-process key: a collision among millions of
-  /// rows is less likely than a disk failure.
+  /// Adds an owner by 64-bit hashes: a collision among millions is rarer than a disk failure.
   package mutating func add(_ owner: ImportedOwner) -> Addition {
     let (line, account) = (owner.line.hashValue, AccountID(owner.accountID).hashValue)
     guard let known = accounts[line] else {

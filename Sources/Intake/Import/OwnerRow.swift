@@ -46,8 +46,7 @@ package enum OwnerRow {
         "An account ID has at most \(Self.longestAccountID) bytes and no control characters.")
     }
     if let transaction = values[3], !isID(transaction) {
-      return fault(
-        "invalid_transaction_id", "“\(transaction.quotable)” is not a transaction ID.")
+      return fault("invalid_transaction_id", "“\(transaction.quotable)” is not a transaction ID.")
     }
     if let receipt = values[4], !isReceipt(receipt) {
       return fault("invalid_receipt", "The receipt is not Base64 or exceeds 16 MiB.")
@@ -61,9 +60,8 @@ package enum OwnerRow {
     return .success(
       ImportedOwner(
         line: OriginalTransactionKey(environment, OriginalTransactionID(id)), accountID: account,
-        asOf: moment,
-        bundleID: values[5], transactionID: values[3].map { TransactionID($0) }, receipt: values[4])
-    )
+        asOf: moment, bundleID: values[5], transactionID: values[3].map { TransactionID($0) },
+        receipt: values[4]))
   }
 
   /// Apple's IDs are digits today; letters and hyphens are accepted in case that changes.

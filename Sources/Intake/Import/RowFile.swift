@@ -3,7 +3,6 @@ package import Foundation
 import JSONText
 import Subscriptions
 
-/// A row of an imported file.
 package struct FileRow: Hashable, Sendable {
   /// The number of its first line, from 1.
   package var line: Int
@@ -31,8 +30,7 @@ package struct FileFault: Error, Hashable, CustomStringConvertible {
   package init(description: String) { self.description = description }
 }
 
-/// Streams a file of rows: CSV with a header (RFC 4180), or JSON lines, which begin with a brace;
-/// an invalid row does not affect the rows after it.
+/// Streams rows of CSV with a header (RFC 4180) or of JSON lines; invalid ones affect no others.
 package struct RowFile {
   package struct Column: Sendable {
     /// The accepted names.
@@ -42,9 +40,7 @@ package struct RowFile {
     package var keepsEmpty: Bool
 
     package init(_ names: String..., isNeeded: Bool = true, keepsEmpty: Bool = false) {
-      self.names = names
-      self.isNeeded = isNeeded
-      self.keepsEmpty = keepsEmpty
+      (self.names, self.isNeeded, self.keepsEmpty) = (names, isNeeded, keepsEmpty)
     }
 
     fileprivate func value(_ text: String) -> String? {
@@ -63,7 +59,6 @@ package struct RowFile {
   /// The positions of the columns in a CSV file; nil for JSON lines.
   private var positions: [Int?]?
   private var width = 0
-  /// The number of the next line.
   private var line = 1
 
   /// Reads the header; throws ``FileFault`` if the file is empty or lacks a required column.
@@ -85,7 +80,6 @@ package struct RowFile {
 
   package var bytesRead: Int { bytes.bytesRead }
 
-  /// Reads the next row; nil at the end.
   package mutating func next() throws -> FileRow? {
     try skipLineEnds()
     guard try bytes.peek() != nil else { return nil }
@@ -234,7 +228,6 @@ package struct RowFile {
   }
 }
 
-/// The buffered bytes of a file.
 package struct FileBytes {
   private static let pieceBytes = 1 << 20
 
@@ -242,7 +235,6 @@ package struct FileBytes {
   private var piece: [UInt8] = []
   private var position = 0
   private var isAtEnd = false
-  /// The number of bytes consumed.
   private(set) var bytesRead = 0
 
   package init(_ file: FileHandle) { self.file = file }

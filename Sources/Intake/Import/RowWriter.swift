@@ -23,9 +23,7 @@ package struct RowWriter: ~Copyable {
   package init(
     to path: String?, _ format: RowFormat, guardsFormulas: Bool = false, columns: [String]
   ) throws {
-    self.format = format
-    self.guardsFormulas = guardsFormulas
-    self.columns = columns
+    (self.format, self.guardsFormulas, self.columns) = (format, guardsFormulas, columns)
     if let path, path != "-" {
       file = try FileHandle(replacingContentsOf: path)
     } else {
@@ -34,13 +32,10 @@ package struct RowWriter: ~Copyable {
     if format == .csv { text = columns.joined(separator: ",") + "\r\n" }
   }
 
-  /// Writes a row; nil is an empty field or null.
   package mutating func write(_ values: [String?]) throws {
     switch format {
-    case .csv:
-      text += values.csvLine(guardsFormulas: guardsFormulas)
-    case .jsonl:
-      text += Self.object(columns, values) + "\n"
+    case .csv: text += values.csvLine(guardsFormulas: guardsFormulas)
+    case .jsonl: text += Self.object(columns, values) + "\n"
     }
     if text.utf8.count >= Self.pieceBytes { try flush() }
   }
@@ -52,12 +47,10 @@ package struct RowWriter: ~Copyable {
     text = ""
   }
 
-  /// A JSON array of strings.
   package static func list(_ values: [String]) -> String {
     "[" + values.map(json).joined(separator: ",") + "]"
   }
 
-  /// A JSON object of strings and nulls.
   package static func object(_ names: [String], _ values: [String?]) -> String {
     let members = zip(names, values).map { "\(json($0)):\($1.map(json) ?? "null")" }
     return "{" + members.joined(separator: ",") + "}"
@@ -71,10 +64,7 @@ package struct RowWriter: ~Copyable {
 }
 
 extension FileHandle {
-  /// Creates a file, or opens it and truncates it.
-  ///
-  /// Devices, pipes and links stay, unlike with `FileManager.createFile`, which would replace even
-  /// `/dev/null` by a file.
+  /// Creates or truncates a file; `FileManager.createFile` would replace devices, pipes and links.
   package convenience init(replacingContentsOf path: String) throws {
     do {
       let file = try FileDescriptor.open(

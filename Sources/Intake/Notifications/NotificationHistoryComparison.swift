@@ -4,8 +4,7 @@ import Logging
 import ServiceLifecycle
 package import Subscriptions
 
-/// Finds notifications that never arrived, by comparing Apple's notification history with those
-/// stored.
+/// Finds notifications that never arrived, by comparing Apple's history with those stored.
 ///
 /// https://developer.apple.com/documentation/appstoreserverapi/get-notification-history
 extension NotificationIntake {
@@ -13,9 +12,7 @@ extension NotificationIntake {
   static let comparisonOverlap: Duration = .hours(1)
   /// Notifications signed within this time may be in transit, and are left to the next comparison.
   static let deliveryTime: Duration = .minutes(1)
-  /// The longest window of one comparison.
-  ///
-  /// The next one continues there immediately, so that a stopped worker never has to repeat months.
+  /// The longest window; the next continues there, so that a stopped worker never repeats months.
   static let longestWindow: Duration = .days(7) + comparisonOverlap
   /// The attempts to read a list whose page tokens expire before its end.
   static let readingLimit = 3
@@ -30,19 +27,15 @@ extension NotificationIntake {
     case recorded(NotificationComparison)
     /// There was nothing to compare, and the job is scheduled again.
     case nothing(because: String)
-    /// The list could not be read completely: retry the job, not before the time Apple asked for.
-    ///
-    /// Notifications found until then are stored, and are counted by the retry.
+    /// The list is incomplete, what was found stored: retry, not before the time Apple asked for.
     case failed(because: String, notBefore: Timestamp?)
     /// There is no key for the App Store Server API.
     case notPossible
   }
 
-  /// Compares Apple's history since the last comparison with the stored notifications, and stores
-  /// those that are missing.
+  /// Compares Apple's history since the last comparison, and stores and records what is missing.
   ///
-  /// They are verified, stored and recorded like delivered ones, marked as found in the history.
-  /// The outcome is recorded in one database transaction with the job's next time.
+  /// The outcome and the job's next time are one database transaction.
   package func compare(
     _ job: Job, bundleID: String, environment: Environment, every interval: Duration
   ) async throws -> Compared {
@@ -77,8 +70,7 @@ extension NotificationIntake {
     comparison.comparedAt = now()
     let isLast = windowEnd >= start - Self.deliveryTime
     let recorded = try await ledger.notifications.record(
-      comparison, by: job,
-      next: isLast ? start + interval : comparison.comparedAt)
+      comparison, by: job, next: isLast ? start + interval : comparison.comparedAt)
     log(recorded)
     return .recorded(recorded)
   }
@@ -97,8 +89,7 @@ extension NotificationIntake {
           query, of: comparison.bundleID, in: comparison.environment)
         {
           try await compare(page.content, into: &comparison)
-          // There can be a million pages. What was found is stored, so a retry passes over it
-          // quickly.
+          // There can be a million pages; a retry passes quickly over what was stored.
           if Task.isShuttingDownGracefully { throw CancellationError() }
         }
         return

@@ -8,13 +8,11 @@ import Subscriptions
 
 /// Processes notifications from their arrival to recorded evidence, in the server and the worker.
 ///
-/// A notification is stored durably before it is answered. Version 2 is verified by its signatures,
-/// then stored and recorded in one database transaction; only if that fails, it is stored with a job
-/// that records it later. For version 1 only the secret is checked; a worker then verifies its
-/// receipt with Apple and records the answer.
+/// Each is stored durably before it is answered. Version 2 is verified by its signatures and
+/// recorded at once; only if that fails, a job records it later. For version 1 only the secret is
+/// checked; a worker verifies its receipt with Apple and records the answer.
 package struct NotificationIntake: IntakePart {
-  /// In bytes; Apple's bodies have a few kilobytes, and in version 1 a receipt and a hundred
-  /// transactions.
+  /// In bytes; Apple's have a few kilobytes, in version 1 a receipt and a hundred transactions.
   package static let longestBody = 1024 * 1024
   /// The time after which a worker takes over; generous, for a slow database.
   private static let recordingTime: Duration = .seconds(30)
@@ -33,8 +31,7 @@ package struct NotificationIntake: IntakePart {
 
   /// Verifies, stores and records a posted body.
   ///
-  /// Throws ``NotificationQueueFull`` or a database error; the notification is then not stored, and
-  /// Apple sends it again.
+  /// On ``NotificationQueueFull`` or a database error nothing is stored, and Apple sends it again.
   package func receive(_ body: [UInt8]) async throws -> NotificationAnswer {
     guard body.count <= Self.longestBody else { return await refuseTooLong(bytes: body.count) }
     let receivedAt = now()
@@ -95,9 +92,7 @@ package struct NotificationIntake: IntakePart {
     return .refused(refusal)
   }
 
-  /// Stores and records a verified notification, whether it was delivered or found in the history.
-  ///
-  /// Returns the ID under which it is stored. `isNew` is false for a duplicate, which does nothing.
+  /// Stores and records a verified notification, and returns its ID; not `isNew`: a duplicate.
   func take(
     _ notification: SignedNotification, payload: String, at receivedAt: Timestamp,
     arrival: ReceivedNotification
@@ -163,7 +158,6 @@ package struct NotificationIntake: IntakePart {
     }
   }
 
-  /// Verifies the receipt of a version 1 notification with Apple.
   private func process(
     _ notification: NotificationV1, showing receiptData: String, as stored: StoredNotification,
     worker: String?
@@ -313,8 +307,7 @@ extension String {
 }
 
 extension NotificationV1 {
-  /// The date at which auto-renew was switched off, if Apple's response confirms that it is off and
-  /// the product of the next renewal.
+  /// The date of switching auto-renew off, if Apple's response confirms it and the next product.
   func switchOff(confirmedBy receipt: VerifiedReceipt) -> AutoRenewOffDate? {
     guard autoRenews == false, let changedAt = autoRenewStatusChangedAt,
       changedAt <= receipt.requestDate
@@ -365,9 +358,7 @@ package struct NotificationRefusal: Hashable, Sendable {
   /// One sentence, without any posted content.
   package let detail: String
 
-  init(
-    version: NotificationVersion?, code: Code, reason: String? = nil, detail: String
-  ) {
+  init(version: NotificationVersion?, code: Code, reason: String? = nil, detail: String) {
     self.version = version
     self.code = code
     self.reason = reason ?? code.rawValue

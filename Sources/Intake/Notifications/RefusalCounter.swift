@@ -4,8 +4,7 @@ import Subscriptions
 
 /// Counts refused notifications by hour and reason, without their content.
 ///
-/// Refusals that arrive while a statement writes the previous ones are written together, so that a
-/// flood takes one connection and a few rows.
+/// Those that arrive while a statement runs are written together: a flood takes one connection.
 actor RefusalCounter {
   private struct Key: Hashable {
     var hour: Timestamp
@@ -27,8 +26,7 @@ actor RefusalCounter {
 
   /// Counts a refusal, and logs it if it is the first for its reason in a minute.
   ///
-  /// Returns when it is written, or another call is about to write it. `digest` is the body's
-  /// SHA-256; nil if the body was not read to its end.
+  /// `digest`: the body's SHA-256; nil if it was not read to its end.
   func add(
     _ refusal: NotificationRefusal, bytes: Int, digest: [UInt8]?, at moment: Timestamp
   ) async {

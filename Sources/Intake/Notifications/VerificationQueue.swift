@@ -1,11 +1,9 @@
 import Dispatch
 import Synchronization
 
-/// One thread that parses and verifies unauthenticated input, so that the threads that answer
-/// requests stay free for callers with a key.
+/// One thread for unauthenticated input, so that the others stay free for callers with a key.
 final class VerificationQueue: TaskExecutor {
-  /// The number of notifications that may wait or be worked on, each of which takes up to a few
-  /// milliseconds.
+  /// The notifications that may wait; each takes up to a few milliseconds.
   static let longest = 256
 
   private let thread = DispatchQueue(label: "tenure.verification")
@@ -16,9 +14,7 @@ final class VerificationQueue: TaskExecutor {
     thread.async { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
   }
 
-  /// Runs work on the thread.
-  ///
-  /// - Throws: ``NotificationQueueFull`` if too much is waiting already, or the work's errors.
+  /// Runs work on the thread; ``NotificationQueueFull`` if too much is waiting already.
   func run<Value: Sendable>(_ work: @Sendable () async throws -> Value) async throws -> Value {
     defer { length.subtract(1, ordering: .relaxed) }
     guard length.add(1, ordering: .relaxed).newValue <= Self.longest else {
@@ -28,5 +24,4 @@ final class VerificationQueue: TaskExecutor {
   }
 }
 
-/// Too many notifications wait to be verified.
 package struct NotificationQueueFull: Error {}

@@ -5,11 +5,9 @@ package import LedgerStorage
 import Logging
 package import Subscriptions
 
-/// Asks Apple about an original transaction, and records the answer.
+/// Asks Apple about an original transaction, and records all verified evidence in one transaction.
 ///
-/// A poll claims nothing: ownership is decided by the parts of the rule that need no claim, as for
-/// notifications. All verified evidence about the customer is recorded in one database transaction;
-/// refused parts are logged and left out.
+/// A poll claims nothing; refused parts are logged and left out.
 package struct StatusPoller: IntakePart {
   let services: IntakeServices
 
@@ -17,21 +15,17 @@ package struct StatusPoller: IntakePart {
 
   // MARK: By original transaction ID
 
-  /// Apple's answer about an original transaction.
   package struct Polled: Sendable {
     package let recorded: Recording
-    /// Stored, so that the next poll asks for later changes only.
-    ///
-    /// It is never beyond a refused transaction, so that Apple lists that one again.
+    /// For the next poll; never beyond a refused transaction, so that Apple lists that one again.
     package let revision: String?
     package let refusals: [SignedDataError]
   }
 
-  /// Asks the App Store Server API for the customer's transactions and subscription statuses.
+  /// Asks the App Store Server API for the customer's transactions and statuses; nil without a key.
   ///
-  /// `line` is any original transaction of the customer, and `transaction` the transaction to ask
-  /// with, if that is another. The job ends with the recording. Without a complete answer it throws
-  /// an `AppStoreServerAPIError`, and nothing is recorded; without a key for the API it returns nil.
+  /// `transaction` is asked with instead of `line`. The job ends with the recording. Throws
+  /// `AppStoreServerAPIError` without a complete answer, and records nothing.
   package func poll(
     _ line: OriginalTransactionKey, of bundleID: String, naming transaction: TransactionID? = nil,
     doing job: Job? = nil
@@ -85,8 +79,7 @@ package struct StatusPoller: IntakePart {
       revision: answer.revision, refusals: answer.refusals)
   }
 
-  /// Reads a history after the revision of the last poll, or all of it if Apple does not know that
-  /// revision any more.
+  /// Reads a history after the last poll's revision, or all of it if Apple forgot that revision.
   private func history(
     _ history: HistoryRevision.History, of line: OriginalTransactionKey,
     _ pages: (_ revision: String?) -> ServerAPIPages<TransactionPage>
@@ -134,8 +127,7 @@ package struct StatusPoller: IntakePart {
     upTo revision: HistoryRevision? = nil
   ) async throws -> Recording {
     let recorded = try await ledger.polls.record(
-      evidence, polledAs: poll.text, about: asked, upTo: revision, at: now(),
-      terms: terms)
+      evidence, polledAs: poll.text, about: asked, upTo: revision, at: now(), terms: terms)
     logger.info(
       "Apple's answer to a poll recorded",
       metadata: [
@@ -174,13 +166,11 @@ private struct PolledAnswer {
   }
 }
 
-/// Poll jobs.
 extension StatusPoller {
   package enum Outcome: Hashable, Sendable {
     /// Apple answered.
     case polled(isChanged: Bool)
-    /// Apple knows nothing of the original transaction, or can't be asked about it; it is polled
-    /// again some time.
+    /// Apple knows nothing of it or can't be asked; it is polled again some time.
     case passedOver(because: String)
     /// Apple was unavailable; retry, not before the time that Apple asked for.
     case postponed(because: String, notBefore: Timestamp?)
@@ -194,10 +184,7 @@ extension StatusPoller {
   private static let waitAfterFault: Duration = .hours(24)
   private static let waitAfterMisconfiguration: Duration = .hours(1)
 
-  /// Performs a claimed poll job.
-  ///
-  /// After `polled` and `passedOver` the job has ended or has its next time; otherwise the caller
-  /// has to give it back.
+  /// Performs a claimed poll job, which ends here only after `polled` and `passedOver`.
   package func poll(_ job: Job) async throws -> Outcome {
     let line = try job.originalTransaction
     let outcome = try await ask(about: line, doing: job)
@@ -210,7 +197,6 @@ extension StatusPoller {
     return outcome
   }
 
-  /// Polls immediately, on an operator's request.
   package func pollNow(_ line: OriginalTransactionKey) async throws -> Outcome {
     try await ask(about: line, doing: nil)
   }
@@ -294,8 +280,7 @@ extension StatusPoller {
     let polled = try await poll(receipt: receipt, of: bundleID, about: known.line, doing: job)
     switch polled.verification.verdict {
     case .verified: return .polled(isChanged: (polled.recorded?.changedOriginals ?? 0) > 0)
-    case .rejected(let rejection):
-      return try await passOver(job, because: rejection.reason)
+    case .rejected(let rejection): return try await passOver(job, because: rejection.reason)
     case .retry(let retry):
       if let limit = retry.limit, let job, job.attempts >= ReceiptRetry.Limit.attempts {
         return try await passOver(job, because: limit.rejection.reason)

@@ -5,9 +5,8 @@ import Subscriptions
 
 /// Grants on a receipt's own signature, while Apple can't be asked about it.
 ///
-/// Apple has signed the receipt, so its purchases were made, but it can't show refunds made after
-/// it was issued. So the access is limited in time, and no charge is recorded. See
-/// <doc:LocalReceipts>.
+/// The signature proves the purchases but no later refunds: the access is limited in time, and no
+/// charge is recorded; see <doc:LocalReceipts>.
 package struct ProvisionalAccess: Sendable {
   package let receipts: LocalReceiptVerifier
   package let longest: Duration
@@ -61,8 +60,7 @@ extension ProvisionalAccess.Proof {
       guard now < end else { continue }
       for name in holding.entitlements(in: catalogue) ?? [] {
         if let known = grants[name], known.endsAt >= end { continue }
-        grants[name] = ProvisionalGrant(
-          entitlement: name.rawValue, endsAt: end, line: key.line)
+        grants[name] = ProvisionalGrant(entitlement: name.rawValue, endsAt: end, line: key.line)
       }
     }
     return grants.sorted { $0.key < $1.key }.map(\.value)
@@ -70,8 +68,7 @@ extension ProvisionalAccess.Proof {
 }
 
 extension RecordedOriginalTransaction {
-  /// The holding that an account would gain from an unclaimed charge, or nil: a charge with an
-  /// owner keeps it, and needs no provisional grant.
+  /// The holding that an account would gain from an unclaimed charge; nil: it has an owner.
   fileprivate func newHolding(of key: TransactionKey, by account: AccountKey) -> Holding? {
     guard let position = rule.position(of: key),
       changes.contains(where: {

@@ -3,14 +3,13 @@ package import Foundation
 import JSONText
 package import LedgerStorage
 import Logging
-import Subscriptions
+package import Subscriptions
 
 /// Processes submissions from their arrival to the answer, in the server and the worker.
 ///
-/// A receipt is stored durably with a job before Apple is asked, and may have to wait for it. Signed
-/// data are stored with the decision in one database transaction; only if that fails, they are
-/// stored with a job first. Either is answered after its consequences are committed, so that a crash
-/// loses nothing that was accepted.
+/// A receipt is stored with a job before Apple is asked; signed data with the decision in one
+/// transaction, or with a job if that fails. Each is answered after its consequences are committed,
+/// so that a crash loses nothing that was accepted.
 package struct SubmissionIntake: IntakePart {
   /// The time for storing a decision; generous, for a slow database.
   private static let storingTime: Duration = .seconds(30)
@@ -25,8 +24,7 @@ package struct SubmissionIntake: IntakePart {
     self.services = services
     self.provisionalAccess = provisionalAccess
     entitlements = EntitlementReader(
-      ledger: services.ledger, catalogue: services.catalogue,
-      sandboxAccess: services.sandboxAccess)
+      ledger: services.ledger, catalogue: services.catalogue, sandboxAccess: services.sandboxAccess)
   }
 
   /// The time after which a worker may take over.
@@ -43,9 +41,8 @@ package struct SubmissionIntake: IntakePart {
     let new = try await ledger.submissions.new(
       id: UUID.version7(at: receivedAt), accountID: request.accountID, receivedAt: receivedAt,
       payload: request.payload, chains: services.signedData.verifiedHeaders,
-      transactionID: request.transactionID,
-      orderID: request.orderID, isRestore: request.isRestore, bundleID: request.bundleID,
-      retryAt: receivedAt + longestDecision(on: request.payload))
+      transactionID: request.transactionID, orderID: request.orderID, isRestore: request.isRestore,
+      bundleID: request.bundleID, retryAt: receivedAt + longestDecision(on: request.payload))
     guard case .signedData(let transactions, let renewalInfo) = new.payload else {
       return try await decide(ledger.submissions.store(new), new.payload, worker: nil)
     }
@@ -63,12 +60,10 @@ package struct SubmissionIntake: IntakePart {
           metadata: ["submission.id": "\(new.submission.id.text)", "error": "\(error)"])
       }
     }
-    return try await apply(
-      verdict, on: ledger.submissions.store(new), new.payload, worker: nil)
+    return try await apply(verdict, on: ledger.submissions.store(new), new.payload, worker: nil)
   }
 
-  /// Verifies a stored submission again, for the worker that has claimed its job; nil if it is
-  /// decided or its payload was pruned.
+  /// Verifies a stored submission again, for the worker with its job; nil if decided or pruned.
   package func resume(_ id: UUID, worker: String? = nil) async throws -> SubmissionAnswer? {
     guard let submission = try await ledger.submissions.submission(id), submission.isOpen,
       let payload = try await ledger.submissions.payload(of: id)
@@ -156,8 +151,7 @@ package struct SubmissionIntake: IntakePart {
     let lacksNamed = submission.transactionID != nil && named == nil
     let isRecent = now < submission.receivedAt + RetrySchedule.lookingForTransaction
     let looksOn = verified.canGrow && isRecent
-    // A transaction that Apple has not listed for a day may have been named by mistake; the rest of
-    // the receipt counts all the same.
+    // A transaction not listed for a day may have been named by mistake; the rest counts.
     let awaitsNamed = lacksNamed && (looksOn || !verified.canGrow)
     let selected =
       awaitsNamed
@@ -165,8 +159,7 @@ package struct SubmissionIntake: IntakePart {
     let leavesOutLater =
       !awaitsNamed && verified.leavesOutLaterPurchases(of: submission, named: named)
     // Apple's next answer, or a newer version of Tenure, may be readable.
-    let isUnclear =
-      verified.hidesPurchase || selected.isEmpty && !verified.unreadable.isEmpty
+    let isUnclear = verified.hidesPurchase || selected.isEmpty && !verified.unreadable.isEmpty
     var warnings: Set<SubmissionWarning> = []
     if verified.records.isEmpty, verified.unreadable.isEmpty { warnings.insert(.noTransactions) }
     if lacksNamed { warnings.insert(.transactionNotInReceipt) }
@@ -179,8 +172,7 @@ package struct SubmissionIntake: IntakePart {
         warnings: warnings, exchanges: exchanges,
         lookAgainAt: (lacksNamed || isUnclear) && looksOn || leavesOutLater && isRecent
           ? RetrySchedule.apple.next(afterAttempts: submission.attempts + 5, at: now) : nil,
-        worker: worker),
-      storing: new, at: now, terms: terms)
+        worker: worker), storing: new, at: now, terms: terms)
     guard let recorded else {
       // Another process was faster.
       return try await existingStatus(submission.id)
@@ -227,8 +219,7 @@ package struct SubmissionIntake: IntakePart {
 
   /// The provisional grants until Apple can be asked, by the receipt's own signature.
   ///
-  /// Computed at every attempt, because the ledger may have changed. They are also given while our
-  /// configuration is wrong: the customer has paid.
+  /// Computed at every attempt, since the ledger changes, and also while our settings are wrong.
   private func provisionalGrants(
     for submission: Submission, _ payload: SubmissionPayload, at now: Timestamp
   ) async throws -> [ProvisionalGrant] {
@@ -237,8 +228,7 @@ package struct SubmissionIntake: IntakePart {
     let catalogue = services.catalogue.catalogue
     let proof: ProvisionalAccess.Proof?
     do {
-      proof = try provisionalAccess.proof(
-        in: data, for: submission, catalogue: catalogue, at: now)
+      proof = try provisionalAccess.proof(in: data, for: submission, catalogue: catalogue, at: now)
     } catch {
       logger.info(
         "Pending receipt gives no provisional access",
@@ -252,10 +242,22 @@ package struct SubmissionIntake: IntakePart {
       SubmissionStore.VerifiedSubmission(
         submission: submission, source: proof.evidence.source,
         environment: proof.evidence.environment, evidence: proof.evidence.evidence,
-        selected: proof.selected, exchanges: []),
-      at: now)
-    return proof.grants(
-      from: recording, to: submission.account, catalogue: catalogue, at: now)
+        selected: proof.selected, exchanges: []), at: now)
+    return proof.grants(from: recording, to: submission.account, catalogue: catalogue, at: now)
+  }
+
+  /// Asks Apple for the transactions of an order of production, by the ID in Apple's email to the
+  /// customer.
+  ///
+  /// - Returns: Nil without a key for the App Store Server API; empty for another app's order.
+  package func transactions(ofAppleOrder id: String) async throws -> [TransactionKey]? {
+    guard let serverAPI else { return nil }
+    var transactions: [TransactionKey] = []
+    for app in services.apps.all {
+      let answer = try await serverAPI.orderLookup(id, in: app.bundleID)
+      transactions += answer.content.transactions.compactMap { $0.value?.record.key }
+    }
+    return transactions
   }
 
   // MARK: Answering
@@ -319,10 +321,9 @@ package struct SubmissionIntake: IntakePart {
               isNewlyOwned: newlyOwned.contains(key) && owner == submission.account
                 && !original.isDelivered(key))
           }
-        },
-        order: order?.answered(at: now()), warnings: outcome.warnings,
-        entitlements: entitlements.entitlements(
-          of: submission.accountID, holding: held, at: now())))
+        }, order: order?.answered(at: now()), warnings: outcome.warnings,
+        entitlements: entitlements.entitlements(of: submission.accountID, holding: held, at: now()))
+    )
   }
 
   private func log(

@@ -34,8 +34,7 @@ extension SubmissionProblem {
   /// The identifier of PKCS#7 signed data, 1.2.840.113549.1.7.2, in DER.
   private static let signedData: [UInt8] = [6, 9, 42, 134, 72, 134, 247, 13, 1, 7, 2]
 
-  /// The problem of base64 that does not begin as receipts do or is shorter than it says, or nil:
-  /// Apple verifies the rest.
+  /// The problem of text that does not begin as a receipt or is cut off; Apple verifies the rest.
   init?(notReceipt text: String) {
     let head = Base64.decode(standard: Array(text.utf8.prefix(24))) ?? []
     if head.first(where: { $0 > UInt8(ascii: " ") }) == UInt8(ascii: "{") { return nil }
@@ -53,8 +52,7 @@ extension SubmissionProblem {
 
   init(_ rejection: ReceiptRejection) {
     self.init(
-      code: rejection.code.rawValue, detail: rejection.reason,
-      appleStatus: rejection.appleStatus)
+      code: rejection.code.rawValue, detail: rejection.reason, appleStatus: rejection.appleStatus)
   }
 
   fileprivate init(_ refusal: SignedDataError, of part: String) {
@@ -68,8 +66,7 @@ extension SubmissionExchange {
   init(_ exchange: Exchange) {
     self.init(
       endpoint: exchange.url, askedAt: exchange.startedAt, duration: exchange.duration,
-      httpStatus: exchange.httpStatus, answer: exchange.response.map(\.body),
-      fault: exchange.fault)
+      httpStatus: exchange.httpStatus, answer: exchange.response.map(\.body), fault: exchange.fault)
   }
 }
 
@@ -176,8 +173,7 @@ struct VerifiedEvidence: Sendable {
     var alias: TransactionKey?
   }
 
-  /// Finds the transaction that a submission names, by its ID or by another ID that the ledger has
-  /// for the same charge.
+  /// The transaction that a submission names, by its ID or another of its charge in the ledger.
   func transaction(namedBy submission: Submission, in ledger: Ledger) async throws
     -> NamedTransaction?
   {
@@ -197,8 +193,7 @@ struct VerifiedEvidence: Sendable {
     return nil
   }
 
-  /// The transactions that a submission claims, by purchase date; the catalogue has the product
-  /// types, which receipts do not report.
+  /// The claimed transactions by purchase date; the catalogue has the types that receipts lack.
   func selected(
     by submission: Submission, named: NamedTransaction?, catalogue: Catalogue
   ) -> [TransactionKey] {

@@ -4,11 +4,9 @@ import Logging
 package import Subscriptions
 import struct Foundation.UUID
 
-/// Writes the owner of an original transaction, and the use of a purchase for which a refund is
-/// requested, back to Apple.
+/// Writes owners, and the use of purchases for which refunds are requested, back to Apple.
 ///
-/// Both are off by default. The data is read when it is sent, not when the job is enqueued, and
-/// every outcome is recorded.
+/// Off by default. The data is read when it is sent, and every outcome is recorded.
 package struct AppStoreWriteBack: IntakePart {
   package enum Outcome: Hashable, Sendable {
     /// Recorded, and the job is completed.
@@ -84,12 +82,10 @@ package struct AppStoreWriteBack: IntakePart {
   }
 }
 
-/// Set App Account Token.
 extension AppStoreWriteBack {
-  /// Replaces Apple's token by that of the account to which an original transaction is bound.
+  /// Replaces Apple's token by that of the bound account, for renewals and StoreKit to carry.
   ///
-  /// Renewals and StoreKit carry it from then on. Nothing is sent if Apple has the token already or
-  /// accepts none.
+  /// Nothing is sent if Apple has the token already or accepts none.
   package func sendOwnership(of line: OriginalTransactionKey, doing job: Job) async throws
     -> Outcome
   {
@@ -144,7 +140,6 @@ extension WriteBackStore.PendingOwnership {
   }
 }
 
-/// Send Consumption Information.
 extension AppStoreWriteBack {
   /// The time that Apple waits for an answer after signing the notification.
   ///
@@ -208,9 +203,7 @@ extension RecordedOriginalTransaction {
 
 extension DeliveryStatus {
   /// Delivered if the app's server acknowledged it, or if the charge grants entitlements.
-  init(
-    of charge: Charge, deliveredAt: Timestamp?, to accountID: String, by terms: AccessTerms
-  ) {
+  init(of charge: Charge, deliveredAt: Timestamp?, to accountID: String, by terms: AccessTerms) {
     let isAccess =
       charge.type(in: terms.catalogue) != .consumable
       && terms.catalogue[charge.productID]?.entitlements.isEmpty == false

@@ -3,11 +3,10 @@ import JSONText
 import Postgres
 import Subscriptions
 
-/// The chain of an account, whose entries vouch for the rows that an answer rests on and that no
-/// entry of the ledger contains.
+/// The chain of an account, whose entries vouch for rows that no entry of the ledger contains.
 ///
-/// A seal goes behind the statement that writes the row, in the same transaction. It locks the chain,
-/// so a transaction with seals of several accounts has them in the order of ``statements(_:)``.
+/// A seal follows the statement that writes the row, in its transaction, and locks the chain:
+/// several are in the order of ``statements(_:)``.
 enum AccountChain {
   enum Kind: String, Sendable, PostgresEncodable {
     case account
@@ -29,8 +28,7 @@ enum AccountChain {
     let statement: SQL
   }
 
-  /// The statements in the order of the accounts' keys, so that two transactions never wait for each
-  /// other's chains.
+  /// The statements by account, so that transactions never wait for each other's chains.
   static func statements(_ seals: [Seal]) -> [SQL] {
     seals.sorted { $0.account < $1.account }.map(\.statement)
   }
@@ -75,9 +73,7 @@ enum AccountChain {
   }
 
   /// The new ends of original transactions' chains, as an entry has them.
-  static func details(_ heads: [OriginalTransactionKey: OriginalTransactionRows.Head])
-    -> String
-  {
+  static func details(_ heads: [OriginalTransactionKey: OriginalTransactionRows.Head]) -> String {
     guard !heads.isEmpty else { return "{}" }
     var json = JSONWriter(capacity: 128)
     json.object { json in
@@ -104,9 +100,7 @@ enum AccountChain {
         """)
   }
 
-  /// Leaves the new ends of original transactions' chains with the owners of their latest charges.
-  ///
-  /// A chain that is cut or written anew no longer fits them.
+  /// Leaves the new ends of chains with the owners of their latest charges, which shows cut ones.
   static func seal(
     _ recorded: [(
       owner: AccountKey?, heads: [OriginalTransactionKey: OriginalTransactionRows.Head]

@@ -26,17 +26,14 @@ package struct Erasure: Hashable, Sendable {
 }
 
 extension AccountStore {
-  /// Erases an account and keeps the financial records: a pseudonym replaces the account ID
-  /// everywhere, and submissions are deleted.
+  /// Erases an account and keeps the books: a pseudonym replaces the ID, submissions are deleted.
   ///
-  /// Entries, events and administrator actions refer to accounts by key only, so the hash chains
-  /// stay valid: only the map from keys to IDs changes. The last event of the account,
-  /// `account.erased`, carries the pseudonym. The app's ID becomes free: its next use creates a new
-  /// account.
+  /// Entries, events and actions name accounts by key, so the hash chains stay valid. The last
+  /// event, `account.erased`, carries the pseudonym; the app's ID becomes free. Other accounts'
+  /// submissions and Apple's notifications, which contain no account ID, are kept.
   ///
-  /// Submissions of other accounts and Apple's notifications are kept; they contain no account ID.
-  /// Erasing the pseudonym again removes data that was in flight the first time. Accounts merged
-  /// into this one belong to the same customer and are erased too, each as a separate action.
+  /// Erasing the pseudonym removes what was in flight. Accounts merged into this one are erased,
+  /// too, each as a separate action.
   ///
   /// - Throws: ``LedgerError/unknownAccount(_:)``.
   package func erase(
@@ -66,8 +63,7 @@ extension AccountStore {
         erasure = Erasure(pseudonym: account.id, erasedAt: erasedAt)
       } else {
         let lastCharge = try await lock(account, in: transaction)
-        // The rule ignores an erasure for charges dated before it, so no decision changes, not even
-        // for a renewal that Apple reported a day early.
+        // The rule ignores it for earlier charges, so no decision changes, not even early renewals.
         erasure = Erasure(
           pseudonym: Account.pseudonym(of: account.key),
           erasedAt: max(now, lastCharge.map { $0 + .milliseconds(1) } ?? now))
@@ -111,10 +107,7 @@ extension AccountStore {
     ).decode(String.self)
   }
 
-  /// Locks every original transaction of the account, then the account, so that no concurrent
-  /// transaction writes under its ID.
-  ///
-  /// - Returns: The date of the latest charge on these original transactions, if any.
+  /// Locks the account's original transactions, then itself; returns their latest charge's date.
   private func lock(_ account: Account, in transaction: Transaction) async throws -> Timestamp? {
     var reader = OriginalTransactionReader(isLocking: true)
     var locked: Set<OriginalTransactionKey> = []
@@ -164,7 +157,7 @@ extension AccountStore {
     let action = NewAdministratorAction(
       action: .eraseAccount, subject: account.key.rawValue.text,
       administrator: administrator, account: account.key, names: [account.key: account.id],
-      data: NewAdministratorAction.data(erasure.removed))
+      data: NewAdministratorAction.data(erasure.removed.writeMembers))
     try await transaction.commit(
       with: [action.insert(at: now)]
         + EventRow.insert(account.isErased ? [] : [account.erasure(at: now)]))
@@ -173,10 +166,7 @@ extension AccountStore {
 
   // MARK: Statements
 
-  /// Moves an account, its holdings and its grants to a pseudonym.
-  ///
-  /// Rows are inserted and deleted because the account ID is their distribution column. `finish`
-  /// counts them by position.
+  /// Moves an account to a pseudonym; the ID distributes rows, and `finish` counts by position.
   private static func rename(_ account: Account, _ erasure: Erasure) -> [SQL] {
     let (name, pseudonym) = (account.id, erasure.pseudonym)
     return [
@@ -222,8 +212,7 @@ extension AccountStore {
     ]
   }
 
-  /// Deletes the payloads of an erased account's submissions, through the owner's function: the
-  /// application role has no DELETE on received data.
+  /// Deletes an erased account's payloads by the owner's function: programs have no DELETE.
   static func eraseSubmissions(of account: AccountKey, at now: Timestamp) -> SQL {
     "SELECT submissions, payloads, exchanges FROM tenure.erase_submissions(\(account), \(now))"
   }
@@ -257,17 +246,15 @@ extension Account {
   }
 }
 
-extension Erasure.Removed: JSONWritable {
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("holdings", holdings)
-      json.member("grants", grants)
-      json.member("submissions", submissions)
-      json.member("payloads", payloads)
-      json.member("exchanges", exchanges)
-      json.member("published_entitlements", publishedEntitlements)
-      json.member("jobs", jobs)
-      json.member("deliveries", deliveries)
-    }
+extension Erasure.Removed: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("holdings", holdings)
+    json.member("grants", grants)
+    json.member("submissions", submissions)
+    json.member("payloads", payloads)
+    json.member("exchanges", exchanges)
+    json.member("published_entitlements", publishedEntitlements)
+    json.member("jobs", jobs)
+    json.member("deliveries", deliveries)
   }
 }

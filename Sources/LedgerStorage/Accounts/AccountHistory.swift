@@ -28,9 +28,7 @@ package struct HistoryPosition: Hashable, Codable, Sendable {
   package let number: Int
 
   package init(recordedAt: Timestamp, line: OriginalTransactionKey, number: Int) {
-    self.recordedAt = recordedAt
-    self.line = line
-    self.number = number
+    (self.recordedAt, self.line, self.number) = (recordedAt, line, number)
   }
 
   package init(_ entry: LedgerEntry) {
@@ -44,20 +42,17 @@ package typealias HistoryEntry = (entry: LedgerEntry, source: EntrySource)
 package struct AccountHistory: Sendable {
   /// Latest first.
   package let entries: [HistoryEntry]
-  /// The position where the search stopped before it had found enough entries; nil if it reached
-  /// the beginning or found enough.
+  /// Where the search stopped without enough entries; nil: at the beginning, or with enough.
   package let lookedBackTo: HistoryPosition?
 }
 
 extension AccountStore {
   /// Entries read per batch; most of them concern the account.
   package static let historyBatch = 200
-  /// Batches read per page at most: an original transaction shared for years has many entries of
-  /// other accounts.
+  /// Batches per page: an original transaction shared for years has many entries of others.
   package static let historyBatches = 10
 
-  /// Reads an account's original transactions and charges in three queries, regardless of their
-  /// number.
+  /// Reads an account's original transactions and charges in three queries.
   package func ties(of account: AccountKey) async throws -> RelatedAccounts {
     let lines = try await ownership.lines(of: account)
     guard !lines.isEmpty else {
@@ -84,9 +79,7 @@ extension AccountStore {
       TransactionKey.self, TransactionKey.self, Bool.self, Timestamp.self, AccountKey?.self,
       UUID?.self, Timestamp?.self
     ).map {
-      (
-        key: $0, charge: $1, isCharge: $2, chargedAt: $3, owner: $4, order: $5, deliveredAt: $6
-      )
+      (key: $0, charge: $1, isCharge: $2, chargedAt: $3, owner: $4, order: $5, deliveredAt: $6)
     }
     // Claiming an alias claims its charge.
     let claimed = Set(claims)
@@ -105,9 +98,8 @@ extension AccountStore {
 
   /// Reads the entries that concern an account, latest first.
   ///
-  /// An original transaction may have passed through many accounts. These entries concern this one:
-  /// its claims, decisions and overrides for it or away from it, Apple's reports on charges it
-  /// owns, and renewal statuses from while the original transaction was bound to it.
+  /// Those are its claims, decisions and overrides for or away from it, reports on charges it owns,
+  /// and renewal statuses while it was bound.
   ///
   /// - Throws: ``LedgerError/unreadableEntry``.
   package func history(
@@ -214,8 +206,7 @@ extension AccountStore {
   }
 }
 
-/// An event as the feed published it: its type is the name of a ``LedgerEvent/Kind``, or of one that
-/// a newer version added, and its data a JSON object.
+/// An event of the feed: its type is a ``LedgerEvent/Kind`` or a newer one, its data JSON.
 package typealias PublishedEvent = (id: Int64, type: String, occurredAt: Timestamp, data: String)
 
 package typealias EventPosition = (occurredAt: Timestamp, id: Int64)
@@ -237,7 +228,6 @@ extension AccountStore {
       of: (account.key, account.id, account.appAccountToken), lifetime: orderLifetime)
   }
 
-  /// Reads submissions of an account, latest first, before `last`.
   package func latestSubmissions(of account: AccountKey, before last: UUID? = nil, limit: Int)
     async throws -> [Submission]
   {

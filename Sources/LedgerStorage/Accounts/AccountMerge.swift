@@ -3,7 +3,6 @@ package import JSONText
 import Postgres
 package import Subscriptions
 
-/// The state of merging one account into another.
 package struct MergeProgress: Hashable, Sendable {
   package let merged: Account
   package let into: Account
@@ -19,27 +18,23 @@ package struct MergeProgress: Hashable, Sendable {
   }
 }
 
-/// The effects of a merge, to show before it is confirmed, with the active entitlements of the merged
-/// account and of the target account.
+/// The effects of a merge, with the active entitlements of both accounts.
 package typealias MergePreview = (
   charges: Int, orders: Int, grants: Int, lost: [Entitlement], held: [Entitlement]
 )
 
 extension AccountStore {
-  /// Original transactions up to which a merge is one commit.
-  ///
-  /// Each takes a few milliseconds, so a request holds its locks for about a second at most.
+  /// Original transactions up to which a merge is one commit, of about a second.
   package static let mergedAtOnce = 100
   /// Original transactions per commit of the background job.
   private static let mergedInOneGo = 25
 
   /// Merges an account into another: transfers its charges, orders and grants, with their history.
   ///
-  /// An account that owns charges on at most `limit` original transactions is merged in one commit.
-  /// Otherwise the first commit records the action, moves orders and grants, and enqueues a job
-  /// that transfers the charges, some original transactions per commit; each commit publishes what
-  /// it changed to both accounts. From the first commit on, submissions and orders for the merged
-  /// account go to the target. Repeating a merge is a no-op and returns its progress.
+  /// Up to `limit` original transactions are one commit. Otherwise the first moves orders and
+  /// grants and enqueues a job for the charges, which commits and publishes some at a time. From
+  /// the first commit on, new submissions and orders go to the target. Repeating a merge returns
+  /// its progress.
   ///
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
   ///   ``LedgerError/mergedAccount(_:into:)``, ``LedgerError/mergesIntoItself(_:)``.
@@ -49,8 +44,7 @@ extension AccountStore {
   ) async throws -> MergeProgress {
     var merger = try await mergeable(accountID, into: otherID)
     guard merger.merged.mergedInto != nil else {
-      return try await proceed(
-        with: merger, upTo: limit, by: administrator, terms: terms, at: now)
+      return try await proceed(with: merger, upTo: limit, by: administrator, terms: terms, at: now)
     }
     let key = merger.merged.key
     merger.completedAt = try await ownership.knownAccounts([key])[key]?.mergedAt
@@ -99,7 +93,6 @@ extension AccountStore {
 
   // MARK: Parts
 
-  /// Commits the next part of a merge.
   private func proceed(
     with merger: MergeProgress, upTo limit: Int, by administrator: Administrator,
     terms: AccessTerms, at now: Timestamp
@@ -143,8 +136,7 @@ extension AccountStore {
     var erasedAt: Timestamp?
   }
 
-  /// Locks original transactions on which the account owns charges, its orders, and both accounts,
-  /// so that no concurrent transaction writes under their IDs.
+  /// Locks the owned original transactions, the orders and both accounts against other writers.
   private func lock(_ merger: MergeProgress, upTo limit: Int, in transaction: Transaction)
     async throws -> Merging
   {
@@ -166,8 +158,7 @@ extension AccountStore {
         ORDER BY order_id
         FOR UPDATE
         """)
-      // Sorted: every program locks accounts in this order. A concurrent recording may have added
-      // an original transaction before the lock, so the loop looks again.
+      // In the order of every program. A concurrent recording may have added one: look again.
       let (source, target) = (AccountID(account.id), AccountID(other.id))
       let ids = [source, target].sorted()
       let found = try await transaction.batch(
@@ -178,8 +169,7 @@ extension AccountStore {
           """
         })
       for (id, rows) in zip(ids, found) {
-        // Erased or merged concurrently. A merge in progress continues even if its target was
-        // merged in turn.
+        // Erased or merged concurrently; but a merge in progress outlives one of its target.
         guard let (_, into) = try rows.decodeFirst(AccountKey.self, AccountKey?.self) else {
           throw LedgerError.unknownAccount(id.rawValue)
         }
@@ -232,8 +222,7 @@ extension AccountStore {
         ? [
           account.key: KnownAccount(
             id: account.id, erasedAt: merging.erasedAt, mergedInto: other.key, mergedAt: mergedAt)
-        ] : [:],
-      in: transaction
+        ] : [:], in: transaction
     ).decide(arrival, at: now)
 
     var published = try await recorder.lockPublished(
@@ -373,19 +362,17 @@ extension Administrator {
   var entrySourceID: String { String(name.prefix(128)) }
 }
 
-extension MergeProgress: JSONWritable {
-  package func write(to json: inout JSONWriter) {
+extension MergeProgress: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("account_id", into.id)
+    json.member("merged_account_id", merged.id)
+    json.member("status", completedAt == nil ? "in_progress" : "complete")
+    json.member("merged_at", completedAt)
+    json.key("moved")
     json.object { json in
-      json.member("account_id", into.id)
-      json.member("merged_account_id", merged.id)
-      json.member("status", completedAt == nil ? "in_progress" : "complete")
-      json.member("merged_at", completedAt)
-      json.key("moved")
-      json.object { json in
-        json.member("charges", moved.charges)
-        json.member("orders", moved.orders)
-        json.member("grants", moved.grants)
-      }
+      json.member("charges", moved.charges)
+      json.member("orders", moved.orders)
+      json.member("grants", moved.grants)
     }
   }
 }

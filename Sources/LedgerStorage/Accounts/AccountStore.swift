@@ -128,8 +128,7 @@ package struct AccountStore: LedgerStore {
 
   /// Creates an account unless a concurrent transaction has done so.
   ///
-  /// - Throws: ``LedgerError/erasedAccount(_:)`` if each attempt finds the account and loses it to
-  ///   a concurrent erasure.
+  /// - Throws: ``LedgerError/erasedAccount(_:)`` if concurrent erasures take each one away.
   func createAccount(_ id: String, at now: Timestamp, in transaction: Transaction) async throws
     -> Account
   {
@@ -193,7 +192,6 @@ package struct AccountStore: LedgerStore {
     try await ownership.knownAccounts([account])[account]?.erasedAt
   }
 
-  /// Reads orders of an account by ID, after `last`.
   package func orders(of account: Account, after last: UUID?, limit: Int) async throws
     -> [StoredOrder]
   {
@@ -201,7 +199,6 @@ package struct AccountStore: LedgerStore {
     return try await orders(of: account, "\(rest) ORDER BY order_id LIMIT \(limit)")
   }
 
-  /// Reads IDs of an account's submissions in order of arrival, after `last`.
   package func submissionIDs(of account: AccountKey, after last: UUID?, limit: Int) async throws
     -> [UUID]
   {
@@ -215,8 +212,7 @@ package struct AccountStore: LedgerStore {
     ).decode(UUID.self)
   }
 
-  /// Reads events of an account that the feed still keeps, by their dates, after `last`, each as a
-  /// JSON object in the form of the HTTP API.
+  /// Reads kept events of an account by date, after `last`, as JSON objects of the HTTP API.
   package func events(of account: AccountKey, after last: EventPosition?, limit: Int) async throws
     -> [(position: EventPosition, text: String)]
   {

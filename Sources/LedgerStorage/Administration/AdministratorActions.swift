@@ -63,9 +63,7 @@ package struct AdministratorAction: Sendable {
     NewAdministratorAction.subject("\(charge.line)/\(charge.transactionID)")
   }
 
-  /// Whether an entry of the ledger may have been recorded by this action.
-  ///
-  /// Several actions can match one entry; the latest of them recorded it.
+  /// Whether this action may have recorded an entry; of several matching ones, the latest did.
   package func brought(_ entry: LedgerEntry, from source: EntrySource) -> Bool {
     // Recording dates never decrease within an original transaction, so it can't be earlier.
     guard source.kind == .administrator, actedAt <= entry.recordedAt,
@@ -116,12 +114,6 @@ struct NewAdministratorAction: Sendable {
 
   static func subject(_ text: String) -> String { String(text.prefix(maximumSubjectLength)) }
 
-  static func data(_ value: some JSONWritable) -> String {
-    var json = JSONWriter(capacity: 128)
-    value.write(to: &json)
-    return json.text
-  }
-
   static func data(_ members: (inout JSONWriter) -> Void) -> String {
     var json = JSONWriter(capacity: 128)
     json.object(members)
@@ -131,11 +123,9 @@ struct NewAdministratorAction: Sendable {
 
 extension AdministratorAction.Action: PostgresEncodable {}
 
-/// Text with account IDs replaced by account keys.
+/// Text with account keys for IDs: the log is append-only, and an erasure must not change it.
 ///
-/// The audit log is append-only, so erasing an account must not require changing it. A reason is
-/// stored with the keys of the accounts that it names; readers see each account's current ID, or
-/// its pseudonym once erased.
+/// Readers see each account's current ID, or its pseudonym.
 enum KeyedText {
   /// Replaces account IDs by keys where they are whole words.
   static func withKeys(_ text: String, of names: [AccountKey: String]) -> String {
@@ -178,13 +168,10 @@ enum KeyedText {
   }
 }
 
-/// Administrator actions and administrators' sessions.
 package struct AdministrationStore: LedgerStore {
   package let core: LedgerCore
 
-  /// Reads administrator actions, latest first, before `last`.
-  ///
-  /// - Parameter namesOthers: Whether other accounts are named; if not, each is `another_account`.
+  /// Reads administrator actions, latest first; unless `namesOthers` others are `another_account`.
   package func administratorActions(
     on account: AccountKey? = nil, except omitted: [AdministratorAction.Action] = [],
     namingOthers namesOthers: Bool = true, before last: Int64? = nil, limit: Int
@@ -199,10 +186,7 @@ package struct AdministrationStore: LedgerStore {
       as: namesOthers ? nil : account)
   }
 
-  /// Reads transfers, releases and merges that may have overridden the owner of charges, latest
-  /// first.
-  ///
-  /// ``AdministratorAction/brought(_:from:)`` matches them with entries.
+  /// Reads transfers, releases and merges that may be behind owners' overrides, latest first.
   package func overrideActions(
     of charges: Set<TransactionKey>, concerning accounts: Set<AccountKey>
   ) async throws -> [AdministratorAction] {
@@ -216,9 +200,7 @@ package struct AdministrationStore: LedgerStore {
       """, limit: Self.mostOverrideActions)
   }
 
-  /// Reads the actions that made or revoked grants of an account, latest first.
-  ///
-  /// Includes actions on accounts that were merged into it.
+  /// Reads the actions on an account's grants, also of accounts merged into it, latest first.
   package func grantActions(on account: AccountKey, _ grants: [UUID]) async throws
     -> [AdministratorAction]
   {
@@ -243,10 +225,7 @@ package struct AdministrationStore: LedgerStore {
   /// Far more overrides of one page's charges than a person makes; the latest ones suffice.
   private static let mostOverrideActions = 1000
 
-  /// Reads actions, latest first.
-  ///
-  /// - Parameter account: The account that will read them: others are not named. Nil for
-  ///   administrators.
+  /// Reads actions, latest first; for an `account` others are not named.
   private func actions(_ condition: SQL, limit: Int, as account: AccountKey? = nil) async throws
     -> [AdministratorAction]
   {
@@ -277,7 +256,6 @@ package struct AdministrationStore: LedgerStore {
     }
   }
 
-  /// Records that an account's data was exported.
   package func recordExport(
     of account: Account, by administrator: Administrator, at now: Timestamp
   ) async throws {
@@ -289,7 +267,6 @@ package struct AdministrationStore: LedgerStore {
 
   // MARK: Sessions
 
-  /// Opens a session and deletes expired ones.
   package func openSession(
     _ id: [UInt8], of administrator: String, until end: Timestamp, at now: Timestamp
   ) async throws {
@@ -309,7 +286,6 @@ package struct AdministrationStore: LedgerStore {
   }
 
   package func closeSession(_ id: [UInt8]) async throws {
-    _ = try await database.execute(
-      "DELETE FROM tenure.admin_session WHERE session_id = \(id)")
+    _ = try await database.execute("DELETE FROM tenure.admin_session WHERE session_id = \(id)")
   }
 }

@@ -76,14 +76,10 @@ package struct RateFault: Error, Hashable {
   package let text: String
 }
 
-/// Exchange rates and Apple's commission.
-///
-/// A correction is another row for the same day; the earlier row stays, so that reports as known at
-/// a moment don't change.
+/// Exchange rates and commissions; a correction is another row, so that past reports stay.
 package struct RateStore: LedgerStore {
   package let core: LedgerCore
 
-  /// All rates in force on some day, latest first.
   package func rates() async throws -> [Rate] {
     let rows = try await database.batch([
       """
@@ -118,9 +114,7 @@ package struct RateStore: LedgerStore {
   }
 
   /// Sets a rate from its day on.
-  package func set(
-    _ rate: Rate, by administrator: Administrator, at now: Timestamp
-  ) async throws {
+  package func set(_ rate: Rate, by administrator: Administrator, at now: Timestamp) async throws {
     let (insert, action): (SQL, AdministratorAction.Action) =
       switch rate.subject {
       case .exchange(let currency, let reportingCurrency):

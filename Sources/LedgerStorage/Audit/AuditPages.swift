@@ -7,14 +7,11 @@ extension LedgerAuditor {
   private static let auditPart = 50
   private static let concurrency = 4
 
-  /// Reads original transactions page by page, and returns whether there were no more than `limit`.
-  ///
-  /// - Parameter moment: Leaves out those without an entry since then, by the database's clock.
+  /// Reads original transactions with an entry since `moment` by page; true: all within `limit`.
   @discardableResult
   func forEachPage(
     after start: OriginalTransactionKey? = nil, storedSince moment: Timestamp? = nil,
-    where condition: SQL = "true", limit: Int? = nil,
-    reporting progress: (AuditProgress) -> Void,
+    where condition: SQL = "true", limit: Int? = nil, reporting progress: (AuditProgress) -> Void,
     _ body: ([OriginalTransactionKey]) async throws -> Void
   ) async throws -> Bool {
     let total = try await database.query(
@@ -49,7 +46,6 @@ extension LedgerAuditor {
 
 /// How far an audit or a rebuild is.
 package struct AuditProgress: Sendable {
-  /// The original transactions that are done.
   package let done: Int
   /// Those that were there at the start, and are to be done.
   package let total: Int

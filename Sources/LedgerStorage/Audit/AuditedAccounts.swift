@@ -221,9 +221,7 @@ extension SQL {
 extension LedgerAuditor {
   private static let accountPage = 1000
 
-  /// Verifies the chains of all accounts, and every row that they vouch for.
-  ///
-  /// - Parameter moment: Verifies only accounts with an entry since then, by the database's clock.
+  /// Verifies all accounts' chains and their rows, or those with an entry stored since `moment`.
   package func auditAccounts(storedSince moment: Timestamp? = nil, _ audit: inout LedgerAudit)
     async throws
   {
@@ -261,10 +259,9 @@ extension LedgerAuditor {
     return Array(keys.sorted().prefix(Self.accountPage))
   }
 
-  /// Verifies some accounts.
+  /// Verifies some accounts in a snapshot, which has both a row and its entry or neither.
   ///
-  /// A row and its entry are written by one transaction, so one snapshot has both or neither. On a
-  /// Citus a snapshot is one of each node, so differing accounts are read again.
+  /// On a Citus it is one of each node, so differing accounts are read again.
   func audits(of keys: [AccountKey]) async throws -> LedgerAudit {
     @Sendable func audit(_ keys: [AccountKey]) async throws -> LedgerAudit {
       try await withSnapshot {
@@ -281,9 +278,7 @@ extension LedgerAuditor {
 
   // MARK: Rows of no account
 
-  /// Finds look-ups, accounts, grants and deliveries that no entry vouches for.
-  ///
-  /// Runs after the audit of accounts, whose own rows are trusted here.
+  /// Finds rows that no entry vouches for, after the audit of accounts, whose rows it trusts.
   private func findStrays(_ audit: inout LedgerAudit) async throws {
     for (table, id, type, other, otherID, condition) in [
       ("account_by_token", "app_account_token", "uuid", "account_by_key", "app_account_token", ""),
@@ -349,9 +344,7 @@ extension LedgerAuditor {
     }
   }
 
-  /// Pages through a table by its key, and returns the IDs and owners of rows without a counterpart.
-  ///
-  /// - Parameter counterparts: Selects the counterparts of some IDs and owners, as texts.
+  /// Pages through a table by its key for IDs and owners of rows without `counterparts`.
   private func strays(
     in table: String, id: String, _ type: String, owner: String, where condition: String,
     counterparts: @Sendable ([String], [String]) -> SQL
@@ -396,8 +389,7 @@ extension LedgerAudit {
       latest[row] = entry
     }
     for entry in entries {
-      for head in entry.heads
-      where tables.hashes[head.line]?[head.number] != head.hash {
+      for head in entry.heads where tables.hashes[head.line]?[head.number] != head.hash {
         report(
           .head, head.line, account: key,
           "its entry \(head.number) is not the one that entry \(entry.number) of the account names")
@@ -435,8 +427,7 @@ extension LedgerAudit {
     }
   }
 
-  /// Reports columns that never change and were changed by an entry: a row was rewritten and vouched
-  /// for anew.
+  /// Reports unchangeable columns that an entry changed: a row was rewritten and vouched for anew.
   private mutating func checkChange(from before: AccountEntry, to entry: AccountEntry) {
     let (old, new) = (before.columns, entry.columns)
     guard !old.isEmpty, !new.isEmpty else { return }

@@ -14,9 +14,7 @@ struct AuditedOrder: Hashable, Sendable {
 extension LedgerAuditor {
   private static let orderPage = 1000
 
-  /// Finds orders whose charge does not name them.
-  ///
-  /// The other direction is audited with the charges.
+  /// Finds orders whose charge does not name them; the other direction is audited with charges.
   func brokenOrders() async throws -> (orders: Int, broken: [AuditedOrder]) {
     var orders = 0
     var broken: [AuditedOrder] = []

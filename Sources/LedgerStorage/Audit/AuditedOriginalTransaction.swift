@@ -2,8 +2,7 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// A stored original transaction, with those that Apple links, next to the state that its entries
-/// give.
+/// A stored original transaction, with linked ones, next to the state that its entries give.
 struct AuditedOriginalTransaction: Sendable {
   let id: OriginalTransactionKey
   let stored: StoredOriginalTransaction
@@ -24,9 +23,7 @@ struct AuditedOriginalTransaction: Sendable {
 
   /// Applies the entries, and checks the chains.
   init(_ id: OriginalTransactionKey, stored: StoredOriginalTransaction, chain: [StoredEntry]) {
-    self.id = id
-    self.stored = stored
-    self.chain = chain
+    (self.id, self.stored, self.chain) = (id, stored, chain)
     var entries: [LedgerEntry] = []
     for entry in chain {
       do {
@@ -117,7 +114,6 @@ struct AuditedOriginalTransaction: Sendable {
     stored.lastRecordedAt.map { HoldingRow.rows(of: replayed, rule: rule, asOf: $0) } ?? []
   }
 
-  /// The look-up rows that must exist.
   var lookups: Set<LookupRow> {
     var lookups: Set<LookupRow> = []
     for transaction in replayed.history.transactions {
@@ -172,10 +168,9 @@ struct AuditedOriginalTransaction: Sendable {
     }
   }
 
-  /// Whether a charge can have fulfilled an order: its owner is the order's account, or was until
-  /// an administrator's override.
+  /// Whether a charge can have fulfilled an order: its account owns it, or did until an override.
   ///
-  /// During a merge orders move before charges, also those that came with an earlier merge.
+  /// During a merge orders move before charges, also those of an earlier merge.
   func justifies(_ order: AuditedOrder, fulfilledBy transaction: TransactionKey) -> Bool {
     let accounts = [order.account, order.openedBy]
     guard let position = rule.position(of: transaction),
@@ -214,8 +209,7 @@ struct AuditedOriginalTransaction: Sendable {
 extension AuditedOriginalTransaction {
   /// The statements that write the projections again from the entries.
   ///
-  /// Chain heads, orders and deliveries are not projections and are kept. Closes only movements that
-  /// are wrong now, so that reports as of earlier moments don't change.
+  /// Heads, orders and deliveries are kept. Only wrong movements are closed, for earlier reports.
   func rebuild(in catalogue: Catalogue, at now: Timestamp) throws -> [SQL] {
     let nothing = StoredOriginalTransaction(
       stored.members.values.map { member in
@@ -239,8 +233,6 @@ extension AuditedOriginalTransaction {
   }
 
   /// Empties the tables that ``ProjectionWriter`` only adds to.
-  ///
-  /// Transactions contain orders and deliveries, and are overwritten.
   private func clear(_ line: OriginalTransactionKey) -> [SQL] {
     ["renewal_status", "ownership_action", "original_transaction_link"].map { table in
       "DELETE FROM tenure.\(unescaped: table) WHERE \(line.condition)"

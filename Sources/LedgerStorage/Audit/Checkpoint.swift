@@ -4,9 +4,7 @@ package import JSONText
 import Postgres
 package import Subscriptions
 
-/// A mark over the ends of all chains at a moment, which names the mark before.
-///
-/// A copy that is kept elsewhere shows whether anything that was stored before it was changed.
+/// A mark over all chains' ends, naming the one before; a copy elsewhere shows later changes.
 package struct Checkpoint: Hashable, Sendable {
   /// From 1, without gaps.
   package var number: Int
@@ -51,17 +49,15 @@ package struct Checkpoint: Hashable, Sendable {
   }
 }
 
-extension Checkpoint: JSONWritable {
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("number", number)
-      json.member("stored_before", storedBefore)
-      json.member("chains", chains)
-      json.member("entries", entries)
-      json.member("heads", heads.hexadecimal)
-      json.member("previous", previous.hexadecimal)
-      json.member("digest", digest.hexadecimal)
-    }
+extension Checkpoint: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("number", number)
+    json.member("stored_before", storedBefore)
+    json.member("chains", chains)
+    json.member("entries", entries)
+    json.member("heads", heads.hexadecimal)
+    json.member("previous", previous.hexadecimal)
+    json.member("digest", digest.hexadecimal)
   }
 
   /// As one line of JSON.
@@ -109,9 +105,7 @@ extension [UInt8] {
   }
 }
 
-/// A hash tree over texts in order, as RFC 6962 has it: one text is proven by a few hashes.
-///
-/// Its memory is that of one hash for each level.
+/// A hash tree over texts in order (RFC 6962), in the memory of one hash a level.
 struct HashTree: Sendable {
   private var nodes: [(level: Int, hash: [UInt8], isTracked: Bool)] = []
   /// The hashes next to the tracked text's, from the leaves to the root.
@@ -143,8 +137,7 @@ struct HashTree: Sendable {
   }
 }
 
-/// The ends of all chains at a moment: of original transactions in the order of their names' bytes,
-/// then of accounts.
+/// The ends of all chains: of original transactions by their names' bytes, then of accounts.
 struct ChainEnds: Sendable {
   private(set) var chains = 0
   private(set) var entries = 0
@@ -158,9 +151,7 @@ struct ChainEnds: Sendable {
     "\(chain):\(number):\(hash.hexadecimal)"
   }
 
-  fileprivate mutating func add(
-    _ chain: String, _ number: Int, _ hash: [UInt8], isTracked: Bool
-  ) {
+  fileprivate mutating func add(_ chain: String, _ number: Int, _ hash: [UInt8], isTracked: Bool) {
     chains += 1
     entries += number
     tree.add(Self.text(chain, number, hash), isTracked: isTracked)
@@ -175,9 +166,7 @@ struct ChainEnds: Sendable {
 extension LedgerAuditor {
   private static let headsAtOnce = 5000
 
-  /// Reads the ends of all chains as of a moment.
-  ///
-  /// - Parameter tracked: An original transaction whose path to the root is wanted.
+  /// Reads the ends of all chains as of a moment, with the path of a `tracked` one.
   func ends(before moment: Timestamp, tracking tracked: OriginalTransactionKey? = nil) async throws
     -> ChainEnds
   {
@@ -201,8 +190,7 @@ extension LedgerAuditor {
     } _: { environment, id, number, hash in
       let line = Environment(rawValue: environment).map { OriginalTransactionKey($0, id) }
       ends.add(
-        "\(environment)/\(id.rawValue)", number, hash,
-        isTracked: tracked != nil && line == tracked)
+        "\(environment)/\(id.rawValue)", number, hash, isTracked: tracked != nil && line == tracked)
     }
     try await forEachEnd(
       of: """
@@ -255,7 +243,6 @@ extension LedgerAuditor {
     await cursor.close()
   }
 
-  /// Reads checkpoints, latest first.
   package func checkpoints(before number: Int = .max, limit: Int) async throws -> [Checkpoint] {
     try await runner.query(
       """
@@ -266,10 +253,9 @@ extension LedgerAuditor {
     ).decode(into: Checkpoint.init(number:storedBefore:chains:entries:heads:previous:digest:))
   }
 
-  /// Compares the ledger with its checkpoints, and with checkpoints that were kept elsewhere.
+  /// Compares the ledger with its checkpoints and those kept elsewhere.
   ///
-  /// Each one names the one before, and the chains of a clean audit only grow, so the ends of all
-  /// chains are compared with the latest one alone.
+  /// Clean chains only grow, so their ends are compared with the latest checkpoint alone.
   func checkCheckpoints(against kept: [Checkpoint], _ audit: inout LedgerAudit) async throws {
     let stored = try await checkpoints(limit: .max).reversed()
     audit.checkpoints = stored.count
@@ -320,9 +306,7 @@ extension LedgerAuditor {
     return inserted == 0 ? nil : checkpoint
   }
 
-  /// Verifies what is new since the latest checkpoint, and leaves the next one.
-  ///
-  /// - Returns: The checkpoint, unless nothing is new, and the differences, which prevent it.
+  /// Verifies what is new since the latest checkpoint, and leaves the next one if that is clean.
   package func checkpoint(age: Duration = Self.checkpointAge) async throws -> (
     checkpoint: Checkpoint?, audit: LedgerAudit
   ) {

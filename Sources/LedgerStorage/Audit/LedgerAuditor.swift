@@ -4,10 +4,7 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-/// Proves the ledger and rebuilds its projections.
-///
-/// Entries of different original transactions don't depend on each other, so both go through them in
-/// their order, several parts at a time. Memory is that of a page.
+/// Proves the ledger and rebuilds its projections, by pages and several parts at a time.
 package struct LedgerAuditor: LedgerStore {
   package let core: LedgerCore
   /// A transaction whose uncommitted changes are audited; nil: what is committed.
@@ -19,16 +16,15 @@ package struct LedgerAuditor: LedgerStore {
   /// Generous, for pages that the server has to read from disk.
   static let auditDeadline: Duration = .seconds(1800)
 
-  /// Verifies the ledger entry by entry and row by row.
+  /// Verifies the ledger entry by entry and row by row, with orders, grants and checkpoints.
   ///
-  /// Recomputes every chain, replays the rule, derives every projection again and compares it, and
-  /// checks orders, provisional grants and checkpoints. Writers continue: differences are checked
-  /// again under a lock.
+  /// Writers continue: differences are checked again under a lock.
   ///
   /// - Parameters:
-  ///   - start: The last original transaction of an interrupted audit; nil: all are verified.
-  ///   - checkpointAge: A clean audit of all leaves a checkpoint of older entries, by the database's
-  ///     clock: younger ones may belong to an open transaction.
+  ///   - start: The last one of an interrupted audit; nil: all are verified.
+  ///   - checkpointAge: A clean audit leaves a checkpoint of older entries, by the database's
+  ///     clock:
+  ///     younger ones may belong to an open transaction.
   package func audit(
     after start: OriginalTransactionKey? = nil, against kept: [Checkpoint] = [],
     checkpointAge: Duration = Self.checkpointAge,
@@ -111,9 +107,7 @@ package struct LedgerAuditor: LedgerStore {
     return audits
   }
 
-  /// Writes all projections again from the entries, and removes rows without entries.
-  ///
-  /// An original transaction whose entries are not intact is left alone.
+  /// Writes all projections again from intact entries, and removes rows without entries.
   package func rebuild(
     after start: OriginalTransactionKey? = nil,
     progress: @Sendable (AuditProgress) -> Void = { _ in }
@@ -212,10 +206,9 @@ package struct LedgerAuditor: LedgerStore {
     return locking ? try await withLocks(body) : try await withSnapshot(body)
   }
 
-  /// Reads original transactions, applies their entries, and compares; unknown ones are left out,
-  /// and linked ones are one.
+  /// Reads original transactions, applies their entries and compares; linked ones are one.
   ///
-  /// - Parameter catalogue: The products by which movements are compared; nil leaves them out.
+  /// - Parameter catalogue: That of the movements; nil leaves them out.
   func audited(
     _ ids: [OriginalTransactionKey], catalogue: Catalogue?, locking: Bool,
     in transaction: Transaction
@@ -239,8 +232,7 @@ package struct LedgerAuditor: LedgerStore {
       }
     }
     // Read before the accounts: a merge moves orders first.
-    let orders = try await auditedOrders(
-      audited.flatMap(\.orders.values).sorted(), in: transaction)
+    let orders = try await auditedOrders(audited.flatMap(\.orders.values).sorted(), in: transaction)
     let accounts = Set(audited.flatMap { $0.accounts.union($0.stored.accounts) })
     let known = try await transaction.read(KnownAccount.query(accounts))
     for index in audited.indices {
@@ -287,9 +279,7 @@ package struct LedgerAuditor: LedgerStore {
         WHERE environment IN ('production', 'sandbox') AND is_claim
           AND original_transaction_id = ANY(\(members.map(\.originalTransactionID)))
         """
-      ) {
-        Set(try $0.decode(into: AuditedClaim.init))
-      },
+      ) { Set(try $0.decode(into: AuditedClaim.init)) },
       Query.all(
         LookupRow.Table.allCases.compactMap { table in
           lookups[table].map { rows in
@@ -348,8 +338,7 @@ package struct LedgerAudit: Sendable {
       case unreadable
       /// A recorded owner that differs from the replayed rule's.
       case decision
-      /// A row that differs from the one derived from the entries, or a sum that differs from its
-      /// rows.
+      /// A row that does not follow from the entries, or a sum that does not from its rows.
       case projection
       /// An order fulfilled by two charges, a charge fulfilling two orders, and the like.
       case order
@@ -450,8 +439,7 @@ extension LedgerAudit {
     for id in original.members {
       guard let member = original.stored.members[id] else { continue }
       compare(
-        member.statuses, original.statuses(of: id), of: id, "the renewal status of entry",
-        \.number)
+        member.statuses, original.statuses(of: id), of: id, "the renewal status of entry", \.number)
       compare(
         member.actions, original.actions(of: id), of: id, "the claim or placement of entry",
         \.recorded.number)

@@ -4,10 +4,9 @@ package import JSONText
 import Postgres
 package import Subscriptions
 
-/// The entries of an original transaction, and what proves them up to a checkpoint.
+/// The entries of an original transaction, proven up to a checkpoint by nothing else.
 ///
-/// It is verified with nothing else. What it says of the checkpoint is worth as much as a copy of that,
-/// kept where the database's owner can't change it.
+/// It is worth as much as a copy of the checkpoint out of the database owner's reach.
 package struct LedgerProof: Sendable {
   package struct Entry: Sendable, Decodable {
     /// The columns that the hash covers, in order.
@@ -36,7 +35,6 @@ package struct LedgerProof: Sendable {
   package let path: [Step]
   package let checkpoint: Checkpoint?
 
-  /// Recomputes the chain, the path and the checkpoint's digest.
   package func verify() throws {
     var previous = Checkpoint.zeros
     for (index, entry) in entries.enumerated() {
@@ -71,34 +69,28 @@ package struct LedgerProof: Sendable {
   }
 }
 
-extension LedgerProof: JSONWritable {
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("environment", line.environment.rawValue)
-      json.member("original_transaction_id", line.originalTransactionID.rawValue)
-      json.member("entries", entries)
-      json.member("covered", covered)
-      json.member("path", path)
-      json.member("checkpoint", checkpoint)
-    }
+extension LedgerProof: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("environment", line.environment.rawValue)
+    json.member("original_transaction_id", line.originalTransactionID.rawValue)
+    json.member("entries", entries)
+    json.member("covered", covered)
+    json.member("path", path)
+    json.member("checkpoint", checkpoint)
   }
 }
 
-extension LedgerProof.Entry: JSONWritable {
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("fields", fields)
-      json.member("hash", hash)
-    }
+extension LedgerProof.Entry: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("fields", fields)
+    json.member("hash", hash)
   }
 }
 
-extension LedgerProof.Step: JSONWritable {
-  package func write(to json: inout JSONWriter) {
-    json.object { json in
-      json.member("side", side)
-      json.member("hash", hash)
-    }
+extension LedgerProof.Step: JSONObjectWritable {
+  package func writeMembers(to json: inout JSONWriter) {
+    json.member("side", side)
+    json.member("hash", hash)
   }
 }
 

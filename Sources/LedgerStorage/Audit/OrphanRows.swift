@@ -6,9 +6,7 @@ import Subscriptions
 extension LedgerAuditor {
   private static let orphanPage = 1000
 
-  /// Counts the holdings, and finds look-up rows that no entry gives.
-  ///
-  /// Runs after the audit of original transactions, whose own tables are trusted here.
+  /// Counts holdings, and finds look-up rows that no entry gives, after the audit that they need.
   func orphanRows() async throws -> (holdings: Int, orphans: [LookupRow]) {
     var holdings = 0
     var orphans: [LookupRow] = []
@@ -125,7 +123,6 @@ extension LedgerAuditor {
     return rows
   }
 
-  /// Checks suspicious rows again under a lock.
   private func orphans(
     among suspects: [LookupRow], of line: OriginalTransactionKey, in transaction: Transaction
   ) async throws -> [LookupRow] {
@@ -142,8 +139,7 @@ extension LedgerAuditor {
   }
 }
 
-/// A row of a table that is not read by original transaction, so that their audit does not find
-/// invented ones.
+/// A row of a table not read by original transaction, whose audit misses invented ones.
 struct LookupRow: Hashable, Sendable {
   enum Table: String, CaseIterable, Sendable {
     case holding
@@ -218,8 +214,7 @@ extension LookupRow {
   /// Reads the rows after one, in a unique order; ``decode(_:table:)`` decodes them.
   static func page(of table: Table, after last: LookupRow?, limit: Int) -> SQL {
     select(
-      table,
-      where: last.map { "(\(unescaped: table.columns)) > (\($0.values))" as SQL } ?? "true",
+      table, where: last.map { "(\(unescaped: table.columns)) > (\($0.values))" as SQL } ?? "true",
       limit: limit)
   }
 
@@ -265,7 +260,6 @@ extension LookupRow {
 
   private var isThis: SQL { "(\(unescaped: table.columns)) = (\(values))" }
 
-  /// The values of the unique order.
   private var values: SQL {
     let (name, type) = (key.rawValue, table.key.type)
     var values: SQL =

@@ -4,14 +4,12 @@ import Postgres
 package import Subscriptions
 import Synchronization
 
-/// The catalogue.
 package struct ProductStore: LedgerStore {
   package let core: LedgerCore
 
   /// Advisory lock that serializes catalogue changes: "catalog" in ASCII.
   private static let catalogueLock: Int64 = 0x63_6174_616C_6F67
 
-  /// Reads all versions of all products.
   package func catalogue() async throws -> Catalogue {
     try await catalogue(from: database)
   }
@@ -38,11 +36,9 @@ package struct ProductStore: LedgerStore {
     return Catalogue(products)
   }
 
-  /// Adds a version of a product, valid from its `validFrom`, unless it equals the current version.
+  /// Adds a version of a product, unless it equals the current one, and schedules a reconciliation.
   ///
-  /// Entitlements and prices of recorded charges may change, so this schedules a reconciliation.
-  ///
-  /// - Parameter administrator: The author of the logged action; nil logs none, for sample data.
+  /// - Parameter administrator: The author of the logged action; nil logs none, for samples.
   package func describe(_ product: Product, by administrator: Administrator? = nil) async throws
     -> Product
   {
@@ -90,9 +86,7 @@ package struct ProductStore: LedgerStore {
     }
   }
 
-  /// Stores the sandbox setting for the view `current_entitlement`, which can't see settings.
-  ///
-  /// A change alters entitlements, so it schedules a reconciliation.
+  /// Stores the sandbox setting for `current_entitlement`; a change schedules a reconciliation.
   package func publish(_ access: SandboxAccess, at now: Timestamp) async throws -> Bool {
     let (isEverybody, accountIDs): (Bool, [String]) =
       switch access {
@@ -119,9 +113,7 @@ package struct ProductStore: LedgerStore {
   }
 }
 
-/// The catalogue in memory, so that reads don't query it.
-///
-/// A change made through this process counts at once, another process's within ``refreshInterval``.
+/// The catalogue in memory; another process's changes count within ``refreshInterval``.
 package final class CatalogueCache: Sendable {
   package static let refreshInterval: Duration = .seconds(5)
 

@@ -2,9 +2,8 @@ import Subscriptions
 
 /// The answers of many accounts in few bytes; the oldest make room for new ones.
 ///
-/// Answers differ in their digits (dates and Apple's identifiers) and little else. So the text
-/// without digits is kept once for all answers that share it, and an answer is its digits, two in
-/// a byte: some 110 bytes with the account ID and its share of the index, for 400 bytes of JSON.
+/// Answers differ in little but digits: the rest is kept once for all that share it, and a digit
+/// takes half a byte: some 110 bytes with account and index, for 400 bytes of JSON.
 struct AnswerStore: Sendable {
   private struct Record: Sendable {
     let hash: Int
@@ -76,9 +75,7 @@ struct AnswerStore: Sendable {
     place(of: accountID, hash: AccountID(accountID).hashValue) != nil
   }
 
-  /// Appends an account's answer, if it is kept and valid at the moment.
-  ///
-  /// One that is no longer valid is dropped.
+  /// Appends an account's answer if it is kept and valid at the moment; otherwise it is dropped.
   mutating func append(
     answerOf accountID: String, at moment: Timestamp, to bytes: inout [UInt8]
   ) -> Bool {

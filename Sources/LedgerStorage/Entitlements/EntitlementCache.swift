@@ -7,15 +7,13 @@ import Synchronization
 
 /// Cached answers to reads, none older than the database's own answer.
 ///
-/// All answers are right as of one snapshot of the database, the *known* one. Each batch of reads
-/// asks for the accounts that changed since (`account_change`, written by triggers in the commit of
-/// the change), and answers from memory only after those were dropped: so a read that began after a
-/// commit never misses it, however many servers there are, and however long one was frozen. A
-/// snapshot says which transactions it had not seen, so one that commits late is found.
+/// All are right as of one snapshot, the *known* one. Each batch of reads asks for the accounts
+/// that changed since (`account_change`, written by triggers in the commit of the change), late
+/// commits included, and answers from memory only after those were dropped: a read that began after
+/// a commit never misses it, on any number of servers.
 ///
-/// Everything is dropped where the changes are not complete: on another server, after a crash, a
-/// failover or a restored backup (see `account_change_log`), and when changes were trimmed that the
-/// known snapshot had not seen.
+/// Everything is dropped where the changes are incomplete: on another server, after a crash, a
+/// failover or a restored backup (see `account_change_log`), and if unseen changes were trimmed.
 package final class EntitlementCache: Sendable {
   /// More changes at once drop everything.
   private static let mostChanges = 10_000
@@ -24,7 +22,6 @@ package final class EntitlementCache: Sendable {
 
   package static let smallestLimit = AnswerStore.smallestLimit
 
-  /// The question of one batch.
   struct Inquiry: Sendable {
     /// The accounts that are not kept, whose rows have to be read.
     let missing: [String]
@@ -32,8 +29,7 @@ package final class EntitlementCache: Sendable {
     fileprivate let known: TransactionSnapshot?
     fileprivate let generation: Int
 
-    /// Selects the changes since the known snapshot; sent after the statement that reads rows, so
-    /// that a change that came between is among them.
+    /// Selects the changes since the known snapshot; sent after the rows, to see those in between.
     var changes: SQL { EntitlementCache.changes(since: known?.text) }
   }
 
@@ -44,7 +40,6 @@ package final class EntitlementCache: Sendable {
     fileprivate let number: Int
   }
 
-  /// The rows of ``changes(since:)``.
   private struct Answer: Sendable {
     let log: String
     let snapshot: TransactionSnapshot
@@ -107,9 +102,7 @@ package final class EntitlementCache: Sendable {
   private let metrics: ReadCacheMetrics
   private let state: Mutex<State>
 
-  /// - Parameters:
-  ///   - limit: The bytes that the answers may take, at least ``smallestLimit``.
-  ///   - catalogue: Read again before an answer, when it has changed.
+  /// - Parameter limit: The bytes that the answers may take, at least ``smallestLimit``.
   package init(
     limit: Int, ledger: Ledger, catalogue: CatalogueCache, logger: Logger,
     metrics: any MetricsFactory = MetricsSystem.factory
@@ -132,9 +125,7 @@ package final class EntitlementCache: Sendable {
       switch state.mode {
       case .on:
         let missing = accountIDs.filter { !state.answers.contains($0) }
-        return (
-          Inquiry(missing: missing, known: state.known, generation: state.generation), false
-        )
+        return (Inquiry(missing: missing, known: state.known, generation: state.generation), false)
       case .off(let until) where until <= .now:
         state.mode = .starting
         return (nil, true)
@@ -149,9 +140,7 @@ package final class EntitlementCache: Sendable {
     return inquiry
   }
 
-  /// Applies the changes that a batch found.
-  ///
-  /// - Parameter deliver: Called once, usually at once; without a ticket, only rows may answer.
+  /// Applies the changes of a batch; calls `deliver` once: without a ticket, only rows may answer.
   func settle(
     _ rows: Rows, _ inquiry: Inquiry, then deliver: @escaping @Sendable (Ticket?) -> Void
   ) {
@@ -284,11 +273,9 @@ package final class EntitlementCache: Sendable {
     }
   }
 
-  /// Selects the log's identity, the current snapshot, and the changes that another one had not
-  /// seen.
+  /// Selects the log's identity, the current snapshot, and the changes that another did not see.
   ///
-  /// The name of the log includes the server's start and the database, in case a copy of the files
-  /// has the same log.
+  /// The server's start and the database tell copies of the same log apart.
   fileprivate static func changes(since snapshot: String?) -> SQL {
     let since: SQL = "coalesce((\(snapshot))::pg_snapshot, pg_current_snapshot())"
     return """
@@ -323,9 +310,7 @@ struct TransactionSnapshot: Hashable, Sendable {
     running = parts[2].split(separator: ",").count
   }
 
-  /// Whether it saw everything that another one of the same server saw.
-  ///
-  /// Of two, one always did, because transactions only ever end.
+  /// Whether it saw all that another of its server saw; of two, one did: transactions only end.
   func includes(_ other: TransactionSnapshot) -> Bool {
     (end, other.running) >= (other.end, running)
   }

@@ -2,14 +2,6 @@ package import JSONText
 package import Subscriptions
 
 /// Computes the entitlements of accounts.
-///
-/// ```swift
-/// let reader = EntitlementReader(ledger: ledger, catalogue: catalogue, sandboxAccess: .none)
-/// let current = try await reader.entitlements(of: "klara", now: now)
-/// let hasPro = current.contains { $0.name == "pro" && $0.isActive }
-/// // As of May, as known in June:
-/// let past = try await reader.entitlements(of: "klara", at: may, knownAt: june)
-/// ```
 package struct EntitlementReader: Sendable {
   private let ledger: Ledger
   private let catalogue: CatalogueCache
@@ -28,9 +20,7 @@ package struct EntitlementReader: Sendable {
     self.replica = replica
     self.cache = cache
     cachedBatcher = cache?.batcher
-    self.ledger = ledger
-    self.catalogue = catalogue
-    self.sandboxAccess = sandboxAccess
+    (self.ledger, self.catalogue, self.sandboxAccess) = (ledger, catalogue, sandboxAccess)
   }
 
   /// The catalogue and sandbox setting used to compute entitlements.
@@ -68,9 +58,7 @@ package struct EntitlementReader: Sendable {
   /// Accounts per statement at most; larger statements are not faster.
   package static let maximumBatch = HoldingBatcher.maximumBatch
 
-  /// Reads the entitlements of several accounts in the order asked, inactive ones included.
-  ///
-  /// - Parameter mayLag: Whether the replica may answer, for all accounts or none.
+  /// Reads entitlements in the order asked, inactive ones too; `mayLag`: a replica may answer.
   package func entitlements(of accountIDs: [String], now: Timestamp, mayLag: Bool = false)
     async throws -> [[Entitlement]]
   {
@@ -90,9 +78,7 @@ package struct EntitlementReader: Sendable {
   /// Histories read concurrently; each takes a connection, and other requests need some too.
   private static let concurrentHistories = 4
 
-  /// Reads the entitlements of several accounts at any time, in the order asked.
-  ///
-  /// - Parameter knownAt: Ignores later records; nil: ignores nothing.
+  /// Reads entitlements at any time, in the order asked, ignoring records later than `knownAt`.
   package func entitlements(of accountIDs: [String], at moment: Timestamp, knownAt: Timestamp?)
     async throws -> [[Entitlement]]
   {
@@ -108,8 +94,7 @@ package struct EntitlementReader: Sendable {
   package func entitlements(
     of accountID: String, holding held: AccountHoldings, at moment: Timestamp
   ) -> [Entitlement] {
-    terms.entitlements(
-      of: accountID, holding: held.holdings, granted: held.grants, at: moment)
+    terms.entitlements(of: accountID, holding: held.holdings, granted: held.grants, at: moment)
   }
 }
 
@@ -118,11 +103,10 @@ package struct ReadEntitlements: Sendable {
   fileprivate let rows: HoldingRows
   fileprivate let reader: EntitlementReader
 
-  /// Writes the entitlements of one of the accounts that were read, as an array.
+  /// Writes the entitlements of an account that was read, as an array.
   ///
-  /// - Returns: False, after writing nothing, if the account changed while it was in the cache, and
-  ///   has to be read again.
-  /// - Throws: Decoding errors of this account's rows; other accounts' rows don't matter.
+  /// - Returns: False, after writing nothing, if it changed in the cache and has to be read again.
+  /// - Throws: Decoding errors of this account's rows; those of others don't matter.
   package func write(_ accountID: String, at moment: Timestamp, to json: inout JSONWriter) throws
     -> Bool
   {
@@ -146,20 +130,15 @@ package struct ReadEntitlements: Sendable {
   }
 }
 
-/// The holdings and grants of accounts, uncached.
 package struct HoldingStore: LedgerStore {
   package let core: LedgerCore
 
-  /// Reads an account's current holdings: the hot path.
-  ///
-  /// Concurrent calls share a statement; it reads projections only and never waits for a writer.
+  /// Reads an account's holdings from projections, in shared statements, waiting for no writer.
   package func holdings(of accountID: String) async throws -> AccountHoldings {
     try await core.holdingBatcher.read([accountID]).holdings(of: accountID)
   }
 
-  /// Reads all holdings of an account, however old.
-  ///
-  /// - Parameter knownAt: Ignores later records; nil: ignores nothing.
+  /// Reads all holdings of an account, however old, ignoring records later than `knownAt`.
   package func allHoldings(of accountID: String, knownAt: Timestamp?) async throws
     -> AccountHoldings
   {

@@ -10,21 +10,12 @@ package struct StoredGrant: Hashable, Sendable {
   package let reason: String
 }
 
-/// Administrators' grants.
 package struct GrantStore: LedgerStore {
   package let core: LedgerCore
 
   /// Grants an entitlement to an account and publishes it, once per `id`.
   ///
-  /// ```swift
-  /// let (granted, isNew) = try await ledger.grants.grant(
-  ///   "pro", to: "klara", until: endOfMay,
-  ///   by: Administrator(name: "support", reason: "A lost week"), terms: reader.terms, at: now)
-  /// ```
-  ///
-  /// - Parameters:
-  ///   - id: Idempotency key: a repeated request with the same ID returns the grant unchanged.
-  ///   - endsAt: The expiry; nil: never expires.
+  /// - Parameter id: A repeated request with the same ID returns the grant unchanged.
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
   ///   ``LedgerError/mergedAccount(_:into:)``, ``LedgerError/differentGrant(_:member:)``.
   package func grant(
@@ -71,9 +62,7 @@ package struct GrantStore: LedgerStore {
     }
   }
 
-  /// Finds the grant with an ID, if it exists.
-  ///
-  /// - Throws: ``LedgerError/differentGrant(_:member:)`` if it differs from the request.
+  /// Finds a grant by its ID; throws ``LedgerError/differentGrant(_:member:)`` if it differs.
   private func grant(
     _ id: UUID, of account: Account, giving entitlement: String, until endsAt: Timestamp?,
     in transaction: Transaction
@@ -165,7 +154,6 @@ package struct GrantStore: LedgerStore {
     return try await storedGrants(of: name).first { $0.grant.id == id }
   }
 
-  /// Reads all grants of an account, earliest first.
   package func storedGrants(of accountID: String) async throws -> [StoredGrant] {
     try await storedGrants(of: accountID, where: "true", in: database)
   }
@@ -194,8 +182,7 @@ package struct GrantStore: LedgerStore {
     }
   }
 
-  /// - Parameter knownAt: Ignores later records. Provisional grants are deleted when
-  ///   Apple's answer arrives, so a past state does not include them.
+  /// The grants recorded until `knownAt`; provisional ones are deleted, so the past has none.
   func grants(of accountID: String, knownAt: Timestamp?) async throws -> [Grant] {
     guard let knownAt else { return try await holdings.holdings(of: accountID).grants }
     return try await database.query(

@@ -11,11 +11,9 @@ package struct AccountHoldings: Sendable {
 
 /// Reads the holdings of many accounts for many callers, with as few statements as possible.
 ///
-/// Calls made while statements are in flight are queued, and the next statement reads all of them
-/// with `= ANY`. PostgreSQL answers a batch at a quarter of the cost of single reads; delaying
-/// calls to batch more would not pay. A call that finds no statement in flight sends one at once.
-/// The arrival of an answer sends the next statement, so that no caller waits for another caller's
-/// task to run.
+/// Calls made while statements are in flight are queued; the arrival of an answer sends the next
+/// statement, which reads all of them at a quarter of the cost of single reads. A call that finds
+/// none in flight sends one at once.
 final class HoldingBatcher: Sendable {
   typealias Completion = @Sendable (Result<HoldingRows, any Error>) -> Void
 
@@ -68,9 +66,7 @@ final class HoldingBatcher: Sendable {
     self.cache = cache
   }
 
-  /// Reads the holdings of some accounts, batched with concurrent calls.
-  ///
-  /// - Parameter completion: Called once, on the thread that serves PostgreSQL: it must not block.
+  /// Reads holdings, batched; `completion` runs once, on PostgreSQL's thread: it must not block.
   func read(_ accountIDs: [String], completion: @escaping Completion) {
     let batch = state.withLock { state -> [Question] in
       state.waiting.append(Question(accountIDs: accountIDs, completion: completion))
@@ -122,8 +118,7 @@ final class HoldingBatcher: Sendable {
     let (next, refused) = state.withLock { state -> ([Question], [Question]) in
       var refused: [Question] = []
       if case .failure(let error) = rows, position != nil || Self.isOutage(error) {
-        // Fail the queued calls too, so that each waits for one deadline only: calls to a
-        // standby fall back to the primary, and an unresponsive primary would time out again.
+        // Fail queued calls, too: a standby's fall back, and a primary would time out again.
         swap(&refused, &state.waiting)
       }
       let next = state.nextBatch()
@@ -150,8 +145,7 @@ final class HoldingBatcher: Sendable {
     return !error.isTransient && error.sqlState != .queryCanceled
   }
 
-  /// Reads the holdings of an account, batched, or of several with their own statement, so that
-  /// single reads don't wait for them; cancellation does not affect other callers.
+  /// Reads one account, batched, or several with their own statement; cancelling affects no others.
   func read(_ accountIDs: [String]) async throws -> HoldingRows {
     guard accountIDs.count == 1 else {
       return try HoldingRows(await database.query(Self.statement(accountIDs), deadline: deadline))
@@ -167,12 +161,11 @@ final class HoldingBatcher: Sendable {
     throw CancellationError()
   }
 
-  /// Selects holdings and grants, as ``HoldingRows``.
+  /// Selects holdings and grants, as ``HoldingRows``, in one snapshot.
   ///
-  /// One statement, hence one snapshot: the decision on a submission replaces a provisional grant
-  /// by a holding, and a read must not miss both.
+  /// A decision replaces a provisional grant by a holding, and a read must not miss both.
   ///
-  /// - Parameter submission: A submission whose provisional grants are left out.
+  /// - Parameter submission: One whose provisional grants are left out.
   static func statement(_ accountIDs: [String], withoutGrantsOf submission: UUID? = nil) -> SQL {
     var condition: SQL = "account_id = ANY(\(accountIDs))"
     if let submission { condition.append(" AND submission_id IS DISTINCT FROM \(submission)") }
@@ -210,10 +203,8 @@ final class HoldingBatcher: Sendable {
   }
 }
 
-/// Rows read for many accounts at once, by account.
-///
-/// Only the account IDs are decoded here. Each caller decodes its own rows, which spreads the work
-/// over the callers' threads and limits a decoding error to its account.
+/// Rows read for many accounts at once; each caller decodes its own, which spreads the work and
+/// limits a decoding error to its account.
 struct HoldingRows: Sendable {
   private let rows: Rows?
   /// The accounts that were read, others being in the cache; nil: all.
@@ -256,9 +247,7 @@ struct HoldingRows: Sendable {
 }
 
 extension Rows {
-  /// Decodes a row of `holding`.
-  ///
-  /// Column by column (see `RowCursor`) because it runs on every read.
+  /// Decodes a row of `holding` column by column (see `RowCursor`): it runs on every read.
   func decodeHolding(_ row: Int) throws -> (accountID: String, holding: Holding) {
     var cursor = RowCursor(rows: self, row: row)
     let accountID = try cursor.next(String.self)

@@ -5,11 +5,9 @@ import Synchronization
 
 /// A standby that answers reads while it is known to be current enough.
 ///
-/// Its age follows from two log positions and this process's clock. The primary is polled for the
-/// end of its log, which contains everything committed before the poll. Each answer of the standby
-/// contains the log position that it had applied, so it includes everything committed before the
-/// latest poll whose position it has reached. No two clocks are compared, several standbys may
-/// answer in turn, and a standby that is cut off ages like a slow one.
+/// The primary is polled for the end of its log; an answer of the standby has the position that it
+/// had applied, so it includes all commits before the latest poll whose position it has reached. No
+/// two clocks are compared, and a standby that is cut off ages like a slow one.
 package final class ReadReplica: Sendable {
   /// Interval of polling the primary and the standby for their log positions.
   private static let interval: Duration = .milliseconds(250)
@@ -22,8 +20,7 @@ package final class ReadReplica: Sendable {
 
   /// The log position that a standby has applied; NULL from a primary.
   ///
-  /// After a failover it reports the old timeline until the next restart point, a few minutes at
-  /// most. Until then the primary answers.
+  /// After a failover it reports the old timeline for a few minutes, and the primary answers.
   private static let position: SQL = """
     SELECT CASE WHEN pg_is_in_recovery()
       THEN (pg_last_wal_replay_lsn() - '0/0'::pg_lsn)::bigint END,
@@ -53,30 +50,24 @@ package final class ReadReplica: Sendable {
   private let age: Meter
   private let state: Mutex<State>
 
-  /// Creates a replica that answers nothing until ``run()`` follows it.
+  /// Creates a replica that answers, once ``run()`` follows it, from data of this `staleness`.
   ///
-  /// - Parameters:
-  ///   - changes: Accounts written by this process, so that its callers read their own writes.
-  ///   - staleness: The maximum age of an answer.
+  /// - Parameter changes: This process's writes, so that its callers read their own.
   package init(
-    configuration: ConnectionPool.Configuration, primary: ConnectionPool,
-    changes: RecentWrites, staleness: Duration, logger: Logger,
-    metrics: any MetricsFactory = MetricsSystem.factory
+    configuration: ConnectionPool.Configuration, primary: ConnectionPool, changes: RecentWrites,
+    staleness: Duration, logger: Logger, metrics: any MetricsFactory = MetricsSystem.factory
   ) {
     changes.remember(for: staleness)
     self.changes = changes
     var configuration = configuration
     configuration.acquireTimeout = Self.deadline
     configuration.connectionLimit = Self.connectionLimit
-    self.configuration = configuration
-    self.primary = primary
-    self.logger = logger
+    (self.configuration, self.primary, self.logger) = (configuration, primary, logger)
     age = Meter(label: "tenure_replica_age_seconds", factory: metrics)
     age.set(Double.infinity)
     let pool = ConnectionPool(configuration: configuration, logger: logger)
     state = Mutex(
-      State(
-        progress: ReplicaProgress(staleness: staleness), pool: pool, reader: Self.reader(pool)))
+      State(progress: ReplicaProgress(staleness: staleness), pool: pool, reader: Self.reader(pool)))
   }
 
   private static func reader(_ pool: ConnectionPool) -> HoldingBatcher {
@@ -91,14 +82,8 @@ package final class ReadReplica: Sendable {
     }
   }
 
-  /// Reads holdings, unless the standby turns out to be too old.
-  ///
-  /// - Parameters:
-  ///   - accountIDs: Accounts that ``mayAnswer(for:)`` allows.
-  ///   - completion: As for ``HoldingBatcher/read(_:completion:)``; nil: ask the primary.
-  func read(
-    _ accountIDs: [String], completion: @escaping @Sendable (HoldingRows?) -> Void
-  ) {
+  /// Reads holdings that ``mayAnswer(for:)`` allows; nil: the standby is too old, ask the primary.
+  func read(_ accountIDs: [String], completion: @escaping @Sendable (HoldingRows?) -> Void) {
     let changed = changes.latest(of: accountIDs)
     let (reader, needed) = state.withLock { state in
       (state.reader, state.progress.needed(since: changed, at: .now))
@@ -209,9 +194,7 @@ struct ReplicaProgress: Sendable {
     while questions.count > 1, moment - questions[1].at > staleness { questions.removeFirst() }
   }
 
-  /// Notes the standby's applied position; nil if it didn't answer or is not a standby.
-  ///
-  /// A standby left behind on an old timeline may be far ahead on it, but has nothing of this one.
+  /// Notes the applied position (nil: no standby answered); other timelines don't count.
   mutating func applied(_ position: LogPosition?) {
     knownUntil = position.flatMap { position in
       questions.last { $0.end.timeline == position.timeline && $0.end.bytes <= position.bytes }?.at

@@ -2,20 +2,16 @@ import JSONText
 import Postgres
 import Subscriptions
 
-/// Events in commit order.
 package struct EventFeed: LedgerStore {
   package let core: LedgerCore
 
   /// The events that get positions in one transaction, for which readers wait.
   private static let placingBatch = 2000
 
-  /// Assigns feed positions to committed events.
+  /// Assigns feed positions to committed events, and returns the last one.
   ///
-  /// Positions are assigned by one transaction at a time and without gaps, so that a reader skips
-  /// nothing. The events of an account keep their order, because they are written under its lock
-  /// and IDs increase. Events of different accounts are in no particular order.
-  ///
-  /// - Returns: The last position.
+  /// One transaction at a time does so without gaps, so that readers skip nothing. An account's
+  /// events keep their order: they are written under its lock, and IDs increase.
   @discardableResult
   package func placeEvents() async throws -> Int64 {
     while true {
@@ -37,10 +33,9 @@ package struct EventFeed: LedgerStore {
     }
   }
 
-  /// The statements of one transaction that assigns positions.
+  /// The statements that assign positions; the second sees what is committed before the lock.
   ///
-  /// The second statement sees everything committed while the first waited for the lock. The row is
-  /// only locked: an update for each batch would leave as many dead versions of it.
+  /// The row is only locked: updates would leave as many dead versions of it.
   static let positioning: [SQL] = [
     "SELECT FROM tenure.feed FOR UPDATE",
     """
@@ -67,9 +62,7 @@ package struct EventFeed: LedgerStore {
 // MARK: Reading
 
 extension EventFeed {
-  /// Assigns positions to new events and reads a page of the feed.
-  ///
-  /// - Parameter cursor: The end of the previous page; nil: the oldest event.
+  /// Assigns positions to new events and reads the page after `cursor`; nil: from the oldest event.
   package func events(after cursor: FeedCursor?, limit: Int) async throws -> FeedReading {
     try await placeEvents()
     // One statement, so that no event is deleted between the check of the cursor and the page.
@@ -126,8 +119,7 @@ package struct FeedPage: Hashable, Sendable {
   package let events: [String]
   package let next: FeedCursor
 
-  /// Writes an event as in the HTTP API, from the columns of `SQL.eventInFeed` and the name of the
-  /// account.
+  /// Writes an event as in the HTTP API, from `SQL.eventInFeed` and the account's name.
   static func event(_ beginning: String, of account: String?, _ data: String?) -> String {
     var json = JSONWriter(capacity: 512)
     json.write(json: beginning)
@@ -147,9 +139,7 @@ extension SQL {
     "(extract(epoch FROM \(moment)) * 1000000)::bigint"
   }
 
-  /// An event `e` in three columns: the JSON before its account, the account's key, and its data.
-  ///
-  /// The account's name is read separately, because it may be on another node.
+  /// An event `e`: the JSON before its account, the account's key (named elsewhere), its data.
   static let eventInFeed: SQL = """
     '{"id":"' || e.event_id || '","type":"' || e.type || '","occurred_at":"'
       || to_char(e.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
@@ -157,10 +147,7 @@ extension SQL {
     """
 }
 
-/// A position in the feed, after an event.
-///
-/// The date distinguishes the event from others with the same position: after a restore from a
-/// backup, positions are assigned again.
+/// A position in the feed after an event, whose date differs after a restore from a backup.
 package struct FeedCursor: Hashable, Sendable {
   /// 0: before the first event.
   package let position: Int64

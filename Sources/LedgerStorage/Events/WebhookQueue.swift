@@ -5,19 +5,16 @@ package import Subscriptions
 
 /// Events on their way to the webhook.
 ///
-/// New events of the feed become deliveries, each in a stream: that of an account, or of an
-/// original transaction without an owner. Each stream has one job, which delivers in order.
+/// Each is in the stream of its account or original transaction, which one job delivers in order.
 package struct WebhookQueue: LedgerStore {
   package let core: LedgerCore
 
   /// The events that become deliveries in one transaction, which locks the feed.
   package static let pushingBatch = 1000
 
-  /// Creates deliveries of new events, and the jobs of their streams.
+  /// Creates deliveries of new events, with the jobs of their streams, and returns their number.
   ///
-  /// The first call creates none: events from before webhooks were turned on are not delivered.
-  ///
-  /// - Returns: The number of deliveries; if it is ``pushingBatch``, there may be more.
+  /// The first call creates none; after ``pushingBatch`` there may be more.
   package func pushEvents(at now: Timestamp) async throws -> Int {
     let end = try await events.placeEvents()
     // Read without a lock, because there is rarely a new event.
@@ -62,14 +59,12 @@ package struct WebhookQueue: LedgerStore {
       """
   }
 
-  /// Deletes the delivery that was made and reads the next one of its stream.
+  /// Deletes the delivery that was made, and reads the next one of its stream.
   ///
-  /// Without a next one, or when pausing, the job ends in the same commit.
+  /// Without one, or when pausing, the job ends in the same commit.
   ///
-  /// - Parameters:
-  ///   - attempt: The attempt that delivered it, for the log.
-  ///   - isPausing: Whether to leave the rest to another run.
-  /// - Returns: Nil: the job has ended or is claimed by another worker.
+  /// - Parameter attempt: The attempt that delivered it, for the log.
+  /// - Returns: Nil: the job has ended or is another worker's.
   package func nextDelivery(
     _ job: Job, after delivered: WebhookDelivery? = nil, attempt: WebhookAttempt? = nil,
     isPausing: Bool = false, at now: Timestamp
@@ -117,9 +112,7 @@ package struct WebhookQueue: LedgerStore {
 
   /// Records a failed delivery, and schedules the next try of its stream.
   ///
-  /// - Parameters:
-  ///   - failures: The number of consecutive failures of the stream.
-  ///   - isLast: Whether this delivery is given up, so that the stream continues with the next.
+  /// - Parameter isLast: Whether it is given up, so that the stream continues with the next.
   package func postpone(
     _ delivery: WebhookDelivery, of job: Job, because reason: String, failures: Int,
     attempt: WebhookAttempt? = nil, until retryAt: Timestamp, isLast: Bool, at now: Timestamp
@@ -143,8 +136,7 @@ package struct WebhookQueue: LedgerStore {
 
   // MARK: Administration
 
-  /// The latest attempts of all workers, latest first, with the events' types and accounts while the
-  /// events are kept.
+  /// The latest attempts of all workers, with types and accounts of events that are still kept.
   package func latestAttempts(limit: Int) async throws
     -> [(attempt: WebhookAttempt, type: String?, accountID: String?)]
   {
@@ -165,9 +157,7 @@ package struct WebhookQueue: LedgerStore {
     }
   }
 
-  /// Delivers an event again, whether it was delivered, waits or was given up.
-  ///
-  /// Its stream is tried immediately, with this event first.
+  /// Delivers an event again, at once and before the others of its stream.
   ///
   /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
   package func redeliver(
@@ -189,8 +179,7 @@ package struct WebhookQueue: LedgerStore {
         RETURNING d.stream
         """,
       ])
-      guard
-        let account = try results[0].decode(AccountKey?.self).first,
+      guard let account = try results[0].decode(AccountKey?.self).first,
         let stream = try results[1].decode(String.self).first
       else { return .unknownEvent }
       let names = try await ownership.names(of: Set([account].compactMap(\.self)), in: transaction)
@@ -207,9 +196,7 @@ package struct WebhookQueue: LedgerStore {
     }
   }
 
-  /// Delivers a batch of given-up events again.
-  ///
-  /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
+  /// Delivers a batch of given-up events again, and logs that for an `administrator`.
   package func redeliverParked(
     _ events: [Int64]? = nil, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Int {
@@ -252,7 +239,6 @@ package struct WebhookQueue: LedgerStore {
       """
   }
 
-  /// Counts waiting, failing and given-up deliveries.
   package func webhookStatus() async throws -> WebhookStatus {
     try await database.query(
       """
@@ -295,14 +281,12 @@ extension SQL {
     """
 }
 
-/// A delivery that waits or was given up.
 package struct WebhookDelivery: Hashable, Sendable {
   package let eventID: Int64
   package let stream: String
   package let attempts: Int
   /// The start of the retry window.
   package let dueSince: Timestamp
-  /// The event as JSON, as in the feed.
   package let body: String
 
   /// The retry window: a receiver that breaks on a Friday can be fixed on Monday.
@@ -331,15 +315,13 @@ package struct WebhookAttempt: Hashable, Sendable {
   }
 }
 
-/// A given-up delivery, with its position in the feed and its account; nil: the event concerns a
-/// charge without an owner.
+/// A given-up delivery; without an account its event concerns a charge without an owner.
 package typealias ParkedDelivery = (
   eventID: Int64, position: Int64, type: String, accountID: String?, attempts: Int,
   parkedAt: Timestamp, reason: String
 )
 
-/// Whether a worker was ever given a webhook, and the number of deliveries by state: failing are the
-/// waiting ones that failed before.
+/// Whether there ever was a webhook, and deliveries by state; failing: waiting after a failure.
 package typealias WebhookStatus = (
   isOn: Bool, waiting: Int, oldestDueSince: Timestamp?, failing: Int, parked: Int
 )

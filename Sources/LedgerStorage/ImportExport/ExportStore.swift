@@ -9,7 +9,6 @@ package struct ExportPage<Row: Sendable, Place: Sendable>: Sendable {
   package var next: Place?
 }
 
-/// Reads everything out, page by page.
 package struct ExportStore: LedgerStore {
   package let core: LedgerCore
 
@@ -33,9 +32,8 @@ package struct ExportStore: LedgerStore {
     return ExportPage(rows: page.rows, next: next)
   }
 
-  /// Replaces account keys by IDs, and leaves out the rows without a required account.
-  ///
-  /// The names are read separately, because they may be on another node.
+  /// Replaces account keys by IDs, read separately because they may be on another node, and leaves
+  /// out the rows without a required account.
   private func nameAccounts(in page: inout ExportTable.Page) async throws {
     let columns = page.table.fields.indices.filter { page.table.fields[$0].isAccount }
     func key(_ text: String?) -> AccountKey? {
@@ -84,8 +82,7 @@ package struct ExportStore: LedgerStore {
       let key = [environment, original, transaction, product].map(ExactText.init(rawValue:))
       guard let row = places[key] else { continue }
       page[row, "order_id"] = page[row, "order_id"] ?? order
-      page[row, "delivered_at"] =
-        [page[row, "delivered_at"], deliveredAt].compactMap(\.self).min()
+      page[row, "delivered_at"] = [page[row, "delivered_at"], deliveredAt].compactMap(\.self).min()
     }
   }
 
@@ -122,9 +119,7 @@ package struct ExportStore: LedgerStore {
     }
   }
 
-  /// Adds the bodies of notifications, and drops those that don't fit into the page.
-  ///
-  /// - Parameter limit: The size of the bodies at most; a single notification may be larger.
+  /// Adds the bodies of notifications; those beyond `limit` bytes, but the first, are dropped.
   func addBodies(to page: inout ExportTable.Page, bytes limit: Int) async throws {
     let digests = Dictionary(
       try await database.query(
@@ -162,7 +157,6 @@ package struct ExportStore: LedgerStore {
     }
   }
 
-  /// Adds the state of the polls that are to verify imports.
   func addPolls(to page: inout ExportTable.Page) async throws {
     let subjects = zip(page.values("environment"), page.values("original_transaction_id"))
       .map { "\($0)/\($1)" }

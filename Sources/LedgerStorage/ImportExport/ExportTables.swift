@@ -6,7 +6,6 @@ package struct ExportTable: Sendable {
     let name: String
     /// The column that sorts the rows, if the field is part of the key.
     let column: String
-    /// The value as text.
     let value: String
     /// Whether the value is an account's key, to be exported as the account's ID.
     let isAccount: Bool
@@ -99,8 +98,7 @@ extension ExportTable {
     (name: "environment", type: "text"), ("original_transaction_id", "text"),
   ]
 
-  /// The owner of an original transaction's latest charge, or the imported one until Apple has
-  /// returned a charge.
+  /// The owner of the latest charge, or the imported one until Apple has returned a charge.
   private static let owner = Field(
     "account_id",
     """
@@ -121,8 +119,7 @@ extension ExportTable {
       """)
   }
 
-  /// The account of each original transaction, with the app and the transaction that an import
-  /// named.
+  /// The account of each original transaction, with the app and transaction of an import.
   package static let owners = ExportTable(
     "original_transaction AS t", key: line, requiring: "account_id",
     [
@@ -130,8 +127,7 @@ extension ExportTable {
       ofLine("transaction_id", in: "imported_source"),
     ])
 
-  /// Imported original transactions that Apple has not confirmed: when their poll was parked, and
-  /// its last error.
+  /// Imports that Apple has not confirmed: when their poll was parked, and its last error.
   package static let unverified = ExportTable(
     "original_transaction AS t", where: "t.latest_charged_at IS NULL", key: line,
     requiring: "account_id",
@@ -215,9 +211,7 @@ extension ExportTable {
 
   package static let notifications = notifications(bodyBytes: 8 << 20)
 
-  /// Notifications with the bodies that were not pruned, and the lengths and hashes of all.
-  ///
-  /// - Parameter bodyBytes: The size of the bodies on a page at most, if it contains more than one.
+  /// Notifications; a page has at most `bodyBytes` of bodies, unless it has only one.
   static func notifications(bodyBytes: Int) -> ExportTable {
     ExportTable(
       "notification AS t", key: [("notification_id", "text")],

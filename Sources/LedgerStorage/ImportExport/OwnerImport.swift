@@ -13,25 +13,14 @@ package struct ImportStore: LedgerStore {
   /// The reason why an import can't be verified.
   static let noCharge = "Apple returned no charge for this original transaction."
 
-  /// Imports the owners of original transactions from another backend, and schedules polls to
-  /// verify those that Tenure does not know.
-  ///
-  /// ```swift
-  /// let owner = ImportedOwner(
-  ///   line: OriginalTransactionKey(.production, "100000000000001"), accountID: "klara",
-  ///   asOf: exportedAt)
-  /// let verdicts = try await ledger.imports.importOwners(
-  ///   [owner], from: "owners.csv", terms: reader.terms, at: now)
-  /// ```
+  /// Imports owners from another backend, and schedules polls to verify the unknown ones.
   ///
   /// Known facts are not recorded again, so an interrupted import is simply repeated. Unknown
-  /// original transactions are inserted in one database transaction; known ones are recorded like
-  /// other evidence.
+  /// original transactions are inserted in one database transaction; known ones are recorded as
+  /// evidence.
   ///
-  /// - Parameters:
-  ///   - owners: At most one per original transaction.
-  ///   - isDryRun: Computes the verdicts without writing.
-  /// - Returns: A verdict per owner, in the same order.
+  /// - Parameter owners: At most one per original transaction.
+  /// - Returns: A verdict per owner, in the same order; in a dry run nothing is written.
   package func importOwners(
     _ owners: [ImportedOwner], from source: String, isDryRun: Bool = false, terms: AccessTerms,
     at now: Timestamp
@@ -151,8 +140,7 @@ package struct ImportStore: LedgerStore {
 
   private struct AccountErased: Error {}
 
-  /// Locks the accounts that receipts or transactions are stored for, so that a concurrent erasure
-  /// can't miss them, and returns the existing accounts.
+  /// Locks and returns the accounts of stored sources, so that no concurrent erasure misses them.
   private static func hold(
     _ accounts: Set<AccountID>, in transaction: Transaction
   ) async throws -> [AccountID: AccountKey] {
@@ -173,9 +161,7 @@ package struct ImportStore: LedgerStore {
     owner: ImportedOwner, account: AccountKey, entry: StoredEntry
   )
 
-  /// Inserts unknown original transactions and new accounts.
-  ///
-  /// - Throws: `PostgresError` with a unique violation if one of them exists.
+  /// Inserts unknown original transactions and new accounts; a unique violation if one exists.
   private func insert(
     _ owners: [ImportedOwner], keys known: [AccountID: AccountKey], from source: EntrySource,
     at now: Timestamp
@@ -255,9 +241,7 @@ package struct ImportStore: LedgerStore {
   }
 
   /// Also inserts rows that may exist already: identifiers for polls, apps and the polls.
-  private static func insert(
-    _ lines: [NewOriginalTransaction], at now: Timestamp
-  ) -> [SQL] {
+  private static func insert(_ lines: [NewOriginalTransaction], at now: Timestamp) -> [SQL] {
     guard let first = lines.first?.entry else { return [] }
     let (owners, accounts) = (lines.map(\.owner), lines.map(\.account))
     let hashes = lines.map(\.entry.hash)
@@ -294,10 +278,7 @@ package struct ImportStore: LedgerStore {
       + [Job.insertPolls(of: owners.map(\.line), at: now)]
   }
 
-  /// Stores the apps named by an import, unless Apple has named them.
-  ///
-  /// - Parameter unpolled: Original transactions without evidence from Apple: a later import
-  ///   replaces their app, which may have been mistyped.
+  /// Stores the apps named by an import, unless Apple has named them; `unpolled` ones are replaced.
   private static func insertApps(
     _ owners: [ImportedOwner], unpolled: Set<OriginalTransactionKey> = []
   ) -> [SQL] {
@@ -313,8 +294,7 @@ package struct ImportStore: LedgerStore {
           AS line (environment, original_transaction_id, bundle_id)
         ON CONFLICT (environment, original_transaction_id)
         """
-      insert.append(
-        isUnpolled ? " DO UPDATE SET bundle_id = excluded.bundle_id" : " DO NOTHING")
+      insert.append(isUnpolled ? " DO UPDATE SET bundle_id = excluded.bundle_id" : " DO NOTHING")
       return insert
     }
   }

@@ -1,13 +1,10 @@
 import Postgres
 package import Subscriptions
 
-/// Rows in a temporary table, by which PostgreSQL sorts them by original transaction.
-///
-/// Only its own database transaction sees the table, and nothing of it stays.
+/// Rows in a transaction's temporary table, by which PostgreSQL sorts them.
 package struct StagedRows: Sendable {
   package typealias Row = (line: OriginalTransactionKey, text: String)
 
-  /// Rows read at once.
   private static let page = 5000
 
   let transaction: Transaction
@@ -22,9 +19,7 @@ package struct StagedRows: Sendable {
   }
 
   /// Calls `body` once for each original transaction, with its rows in the order of adding.
-  package func forEach(
-    _ body: (OriginalTransactionKey, [String]) throws -> Void
-  ) async throws {
+  package func forEach(_ body: (OriginalTransactionKey, [String]) throws -> Void) async throws {
     _ = try await transaction.batch(
       [
         """
@@ -38,8 +33,7 @@ package struct StagedRows: Sendable {
       // The first one sorts.
       let rows = try await transaction.batch(
         ["FETCH \(unescaped: "\(Self.page)") FROM staged_rows"],
-        deadline: LedgerAuditor.auditDeadline
-      )[0].decode(OriginalTransactionKey.self, String.self)
+        deadline: LedgerAuditor.auditDeadline)[0].decode(OriginalTransactionKey.self, String.self)
       guard !rows.isEmpty else { break }
       for (next, text) in rows {
         if let line, line != next {

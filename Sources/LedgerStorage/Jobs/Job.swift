@@ -3,10 +3,7 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-/// A job that a worker has claimed.
-///
-/// A job is written in the commit of the data from which it follows. How each kind runs is defined
-/// in BackgroundJobs.
+/// A claimed job, written in the commit of what it follows from; BackgroundJobs has how it runs.
 package struct Job: Hashable, Sendable {
   /// The kinds of jobs, by their names in the table and in metrics.
   package enum Kind: String, CaseIterable, Sendable {
@@ -186,16 +183,11 @@ extension OriginalTransactionKey {
 
 extension Job {
   /// Enqueues a job; one that exists stays as it is.
-  static func insert(
-    _ key: Key, runAt: Timestamp, priority: Int = 0, at now: Timestamp
-  ) -> SQL {
+  static func insert(_ key: Key, runAt: Timestamp, priority: Int = 0, at now: Timestamp) -> SQL {
     "\(enqueue(key, runAt: runAt, priority: priority, at: now)) DO NOTHING"
   }
 
-  /// Enqueues a job, or moves the existing one to another time.
-  ///
-  /// A job that is running runs again afterwards. One that already waits for this time is not
-  /// written.
+  /// Enqueues a job, or moves the existing one to another time; a running one runs again.
   ///
   /// - Parameters:
   ///   - worker: The worker whose claim ends with this statement.
@@ -261,9 +253,7 @@ extension Job {
     ]
   }
 
-  /// Discards the job, unless another worker has claimed it or it was scheduled again.
-  ///
-  /// Returns its ID if it did so.
+  /// Discards the job and returns its ID, unless another worker has it or it was scheduled again.
   func discard(because reason: String, at now: Timestamp) -> SQL {
     """
     UPDATE tenure.job SET discarded_at = \(now), locked_until = NULL, locked_by = NULL,
@@ -279,9 +269,7 @@ extension Job {
     [discard(because: reason, at: now), [self].unlock]
   }
 
-  /// Returns a job to its queue until a later time.
-  ///
-  /// Does nothing unless the worker has claimed it, or with nil, unless it is unclaimed.
+  /// Returns a job claimed by `worker`, or with nil an unclaimed one, to its queue until later.
   static func reschedule(
     _ key: Key, of worker: String?, at runAt: Timestamp, because reason: String
   ) -> SQL {

@@ -5,7 +5,6 @@ package import Subscriptions
 
 /// The job queue as operators see it, kinds and queues of newer programs included.
 extension JobQueue {
-  /// Counts jobs by kind and queue.
   package func jobCounts(at now: Timestamp) async throws -> [JobCount] {
     let isDue: SQL = "discarded_at IS NULL AND locked_until IS NULL AND run_at <= \(now)"
     return try await database.query(
@@ -26,7 +25,6 @@ extension JobQueue {
     ).map { $0 }
   }
 
-  /// Lists discarded jobs, the latest first.
   package func discardedJobs(
     kind: String? = nil, after last: (discardedAt: Timestamp, id: Int64)? = nil, limit: Int
   ) async throws -> [StoredJob] {
@@ -44,7 +42,6 @@ extension JobQueue {
       at: Timestamp(milliseconds: 0))
   }
 
-  /// Finds jobs by ID or subject.
   package func jobs(named name: String, at now: Timestamp) async throws -> [StoredJob] {
     try await jobs(
       // The index begins with the kind, of which there are few.
@@ -69,9 +66,7 @@ extension JobQueue {
     ).decode(into: StoredJob.init)
   }
 
-  /// Retries jobs immediately with a fresh retry window, except running ones.
-  ///
-  /// A submission whose job was discarded has its next attempt again.
+  /// Retries jobs now with a fresh retry window, except running ones; submissions, too.
   ///
   /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
   package func restartJobs(
@@ -132,7 +127,6 @@ extension JobSelection {
   }
 }
 
-/// A row of the job queue.
 package struct StoredJob: Sendable {
   package enum State: String, PostgresEncodable, PostgresDecodable, Sendable {
     case waiting
@@ -158,16 +152,12 @@ package struct StoredJob: Sendable {
   package let createdAt: Timestamp
 }
 
-/// The number of jobs of one kind in one queue, by state.
-///
-/// Failing are those, not discarded, whose last run failed; `dueSince` is the `run_at` of the oldest
-/// due job.
+/// Jobs of a kind and queue by state; `failing` ones had an error, `dueSince` is of the oldest due.
 package typealias JobCount = (
   kind: String, queue: String, due: Int, waiting: Int, running: Int, discarded: Int, failing: Int,
   dueSince: Timestamp?
 )
 
-/// The jobs to retry.
 package enum JobSelection: Sendable {
   /// Discarded or waiting jobs, by ID or subject.
   case named([String])

@@ -1,33 +1,22 @@
 import Postgres
 package import Subscriptions
 
-/// The job queue.
-///
-/// A job is written in the commit of the data from which it follows:
-///
-/// ```swift
-/// try await transaction.commit(with: [
-///   insertOrder,
-///   Job.insert(.expireOrder(order.id), runAt: now + lifetime, at: now),
-/// ])
-/// ```
+/// The job queue: jobs are written in the commit of the data from which they follow.
 ///
 /// A worker whose lease expired can't change a job that another worker has claimed.
 package struct JobQueue: LedgerStore {
   package let core: LedgerCore
 
-  /// Claims due jobs and those with an expired lease.
+  /// Claims due jobs and those with an expired lease, by priority and age.
   ///
-  /// - Parameter lease: The time after which other workers may claim the jobs. It is up to 128
-  ///   times longer for a job with many attempts, which may be the cause of its workers' crashes.
-  /// - Returns: The jobs by priority and age.
+  /// - Parameter lease: Up to 128 times longer for a job with many attempts, which may crash
+  ///   workers.
   package func claimJobs(
     limits: [Job.Queue: Int], worker: String, at now: Timestamp, lease: Duration
   ) async throws -> [Job] {
     let wanted = limits.filter { $0.value > 0 }
     guard !wanted.isEmpty else { return [] }
-    let rows = try await database.query(
-      Self.claim(wanted, worker: worker, at: now, lease: lease))
+    let rows = try await database.query(Self.claim(wanted, worker: worker, at: now, lease: lease))
     return try rows.decode(
       Int64.self, Job.Kind.self, String.self, Job.Queue.self, Int.self, Int.self, Timestamp.self,
       Int.self, Timestamp.self
@@ -43,9 +32,8 @@ package struct JobQueue: LedgerStore {
     _ wanted: [Job.Queue: Int], worker: String, at now: Timestamp, lease: Duration
   ) -> SQL {
     let leases = (0...7).map { now + lease * (1 << $0) }
-    // By priority, so that jobs of one that are not due yet aren't read to find those of the next.
-    // Kinds of a newer program are left to its workers. An array of IDs, because a join can be
-    // planned as a scan of the whole table.
+    // By priority, so that jobs not due yet aren't read. Kinds of a newer program are left to it.
+    // An array of IDs: a join can be planned as a scan of the whole table.
     return """
       WITH due AS (
         SELECT picked.job_id
@@ -116,12 +104,9 @@ package struct JobQueue: LedgerStore {
     try await database.batch(keys.map { Job.insert($0, runAt: now, at: now) })
   }
 
-  /// Extends the leases of jobs claimed by one worker.
+  /// Extends the leases of one worker's jobs, and returns the IDs of those, without locked ones.
   ///
-  /// - Parameter limit: Leases that end then or later stay as they are; nil: those that end later
-  ///   than the new end.
-  /// - Returns: The IDs of the jobs whose leases were extended. One locked by another transaction
-  ///   may be missing.
+  /// - Parameter limit: Later leases stay; nil: those that end later than the new end.
   @discardableResult
   package func extendLeases(
     of jobs: [Job], until end: Timestamp, ifEndingBefore limit: Timestamp? = nil
@@ -142,7 +127,6 @@ package struct JobQueue: LedgerStore {
     return Set(try extended.decode(Int64.self))
   }
 
-  /// Returns jobs that were claimed but not started.
   package func giveBack(_ jobs: [Job]) async throws {
     guard let worker = jobs.first?.worker else { return }
     try await database.execute(
@@ -177,11 +161,9 @@ package struct JobQueue: LedgerStore {
 
   /// Discards a job, which then waits for a retry by hand.
   ///
-  /// A pending submission has no next attempt then, and the reason becomes the problem of an
-  /// unprocessed notification.
+  /// A pending submission has no next attempt then; a notification gets the reason as its problem.
   ///
-  /// - Parameter job: A job that is claimed, or was returned to its queue by its worker.
-  /// - Returns: False if it is completed, claimed by another worker or was scheduled again.
+  /// - Returns: False if it is completed, another worker's or was scheduled again.
   package func discard(_ job: Job, because reason: String, at now: Timestamp) async throws -> Bool {
     let consequences: [SQL] =
       switch job.kind {

@@ -51,11 +51,10 @@ package struct DatabaseCheck: Sendable {
 }
 
 extension DatabaseCheck {
-  /// Whether a pooler serves several connections with one server session, as PgBouncer in
-  /// transaction mode does.
+  /// Whether a pooler such as PgBouncer serves several connections with one server session.
   ///
-  /// Detected by two connections with the same server process, so it can be missed if many others
-  /// use the pooler. Needs a pool of at least three connections.
+  /// Two connections have the same server process, which can be missed if many use the pooler.
+  /// Needs a pool of at least three connections.
   package static func sharesSessions(_ database: ConnectionPool) async throws -> Bool {
     try await database.withConnection { first in
       let process = try await serverProcess(of: first)
@@ -69,8 +68,7 @@ extension DatabaseCheck {
   }
 }
 
-/// The last arrival of a notification, the last comparison with Apple's history, and how many of the
-/// last seven days were found in that history only.
+/// The last arrival and comparison of notifications, and how many of seven days were missed.
 package typealias NotificationExamination = (
   lastArrival: Timestamp?, lastComparison: Timestamp?, missed: Int
 )

@@ -1,9 +1,7 @@
 package import Postgres
 package import Subscriptions
 
-/// The state of the queues, webhook, feed and movements at one moment, for monitoring.
-///
-/// Counts of unbounded tables stop at ``countLimit``, so the query stays cheap when work piles up.
+/// The queues, webhook, feed and movements at a moment; unbounded counts stop at ``countLimit``.
 package struct LedgerReading: Hashable, Sendable {
   package static let countLimit: Int64 = 10_000
   package static let deadline: Duration = .seconds(2)
@@ -34,19 +32,13 @@ package struct LedgerReading: Hashable, Sendable {
   package var budgets: [String: Double] = [:]
 }
 
-/// The connections of the pool by state, the round trips in flight, and those that wait for a
-/// connection.
-///
-/// Busy connections have shared round trips in flight; leased ones are reserved by a transaction.
+/// The pool's connections by state; busy ones share round trips, a transaction leases its own.
 package typealias ConnectionReading = PoolReading
 
 extension Maintenance {
-  /// Reads all gauges in one round trip.
-  ///
-  /// - Throws: `PostgresError`, after ``LedgerReading/deadline`` at the latest.
+  /// Reads all gauges in one round trip, within ``LedgerReading/deadline`` or a `PostgresError`.
   package func reading(at now: Timestamp) async throws -> LedgerReading {
-    let results = try await database.batch(
-      Self.readings(at: now), deadline: LedgerReading.deadline)
+    let results = try await database.batch(Self.readings(at: now), deadline: LedgerReading.deadline)
     var reading = LedgerReading()
     for (queue, due, since) in try results[0].decode(Job.Queue.self, Int.self, Timestamp?.self) {
       reading.backlogs[queue] = LedgerReading.Backlog(due: due, since: since)
@@ -57,8 +49,7 @@ extension Maintenance {
     (reading.waitingDeliveries, reading.waitingDeliveriesSince) = try results[3].decodeOnly(
       Int.self, Timestamp?.self)
     reading.parkedDeliveries = try results[4].decodeOnly(Int.self)
-    (reading.feedPosition, reading.unplacedEvents) = try results[5].decodeOnly(
-      Int64.self, Int.self)
+    (reading.feedPosition, reading.unplacedEvents) = try results[5].decodeOnly(Int64.self, Int.self)
     reading.pendingChanges = try results[6].decodeOnly(Int.self)
     reading.lastHeartbeat = try results[7].decodeOnly(Timestamp?.self)
     reading.budgets = Dictionary(
@@ -114,8 +105,7 @@ extension Maintenance {
     return statements + Environment.allCases.map(unclaimedAmongLatest)
   }
 
-  /// Counts among the latest charges that arrived unclaimed: over the years there are too many to
-  /// count, and most are claimed by now.
+  /// Counts among the latest: over the years there are too many, and most are claimed by now.
   private static func unclaimedAmongLatest(in environment: Environment) -> SQL {
     """
     SELECT count(*) FILTER (WHERE known_until = 'infinity') FROM (

@@ -1,25 +1,20 @@
 import Postgres
 package import Subscriptions
 
-// Movements follow from the entries and the catalogue, and so do the holdings of which Apple reports
-// no type. Recording writes those of new entries; reconciliation writes those that follow from a
-// changed catalogue.
+// Movements, and holdings of which Apple reports no type, follow from entries and catalogue:
+// recording writes those of new entries, reconciliation those of a changed catalogue.
 
 extension Maintenance {
-  /// Brings what depends on the catalogue up to date for some original transactions: movements, and
-  /// the holdings of which Apple reports no type.
+  /// Brings movements and untyped holdings up to date with the catalogue; returns how many weren't.
   ///
   /// Most are current, so they are read without locks first, and only the others are locked.
-  ///
-  /// - Returns: How many were out of date, linked ones counted once.
   @discardableResult
   func updateRows(
     of lines: [OriginalTransactionKey], by catalogue: Catalogue, at now: Timestamp
   ) async throws -> Int {
     guard !lines.isEmpty else { return 0 }
-    let behind = try await database.withTransaction(
-      isolation: .repeatableRead, readOnly: true
-    ) { transaction in
+    let behind = try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {
+      transaction in
       var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read(Set(lines), in: transaction)
       return try await derivedRows(of: reader.originals, by: catalogue, in: transaction)
@@ -102,8 +97,7 @@ extension Maintenance {
   /// Differing sums reported individually.
   private static let reportedSums = 20
 
-  /// Reports movements without an original transaction, and daily sums that differ from the current
-  /// movements or charges.
+  /// Reports movements without an original transaction, and daily sums that differ.
   func checkMovements(_ audit: inout LedgerAudit) async throws {
     for line in try await orphanedMovements() {
       audit.report(.projection, line, "movements without an original transaction")
@@ -141,8 +135,7 @@ extension Maintenance {
     }
   }
 
-  /// Closes movements without an original transaction and corrects the daily sums, and returns the
-  /// missing original transactions.
+  /// Closes movements without an original transaction, returns those, and corrects the sums.
   @discardableResult
   package func repairMovements() async throws -> Set<OriginalTransactionKey> {
     let orphans = try await orphanedMovements()

@@ -2,23 +2,19 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-// Decisions follow from the facts recorded when a body arrived, so neither an audit nor a rebuild
-// needs it. Its SHA-256 and length are kept.
+// Decisions follow from facts recorded at arrival, so neither audit nor rebuild needs a body.
 extension Maintenance {
   /// Bodies examined per query: a second for those that are kept.
   private static let pruneWindow = 5000
-  /// Bodies pruned per transaction, which others with the same bodies wait for: some tens of
-  /// milliseconds.
+  /// Bodies pruned per transaction, some tens of milliseconds that others wait.
   private static let pruneBatch = 200
   /// The timeout of an examination, which reads all original transactions once.
   private static let pruneDeadline: Duration = .minutes(5)
 
-  /// Prunes bodies older than the retention, reschedules the job, and returns the number of pruned
-  /// bodies.
+  /// Prunes bodies older than the retention, reschedules the job, and returns their number.
   ///
-  /// A body is as old as the latest submission or notification that it came with. Keeps those that
-  /// are pending, those of unfinished or parked jobs, and the latest receipt of each original
-  /// transaction, which polls send to Apple.
+  /// A body is as old as its latest use. Keeps pending ones, those of unfinished or parked jobs,
+  /// and each original transaction's latest receipt, which polls send.
   ///
   /// - Parameter isStopping: Whether to leave the rest to another run, due at once.
   package func prunePayloads(
@@ -78,10 +74,9 @@ extension Maintenance {
 
   // MARK: Receipts in use
 
-  /// The submissions and notifications with one of the bodies that hold the latest receipt of an
-  /// original transaction.
+  /// The submissions and notifications whose bodies hold an original transaction's latest receipt.
   ///
-  /// No index serves this: it would slow down every recording, and this query handles many at once.
+  /// Without an index, which would slow down every recording; this handles many at once.
   private func receiptsInUse(
     among bodies: [[UInt8]]
   ) async throws -> (submissions: [UUID], notifications: [String]) {
@@ -134,8 +129,6 @@ package struct RawRetention: Hashable, Sendable {
 /// The remains of a pruned body.
 package struct PrunedPayload: Hashable, Sendable {
   package let at: Timestamp
-  /// The digest of the body.
   package let sha256: [UInt8]
-  /// The body's length in bytes.
   package let bytes: Int64
 }

@@ -12,23 +12,17 @@ package struct Maintenance: LedgerStore {
   private static let accountPage = 200
   /// Original transactions scheduled per transaction, which holds their locks.
   private static let pageSize = 50
-  /// Pages per run before the job is released: seconds, so that the lease never expires and a
-  /// stopping worker ends soon.
+  /// Pages per run, some seconds, so that the lease never expires and a stopping worker ends.
   private static let pagesAtOnce = 50
-  /// The delay before the second pass over the accounts, after which no process records with the
-  /// earlier catalogue.
+  /// The delay after which no process records with the earlier catalogue.
   private static let secondLook = CatalogueCache.refreshInterval * 2
 
-  /// Continues through all accounts and original transactions, adding missing rows that
-  /// the ledger implies.
+  /// Continues through all accounts and original transactions, adding missing rows; idempotent.
   ///
-  /// Afterwards every account's entitlements are published, jobs exist for changes by time and for
-  /// polls, and the movements and holdings match the catalogue. The position is stored with the job,
-  /// so it continues where a worker died. Idempotent.
+  /// Afterwards every account's entitlements are published, jobs exist for changes by time and
+  /// polls, and movements and holdings match the catalogue. The position is stored with the job.
   ///
-  /// - Parameters:
-  ///   - job: A claimed job of kind `reconcile`.
-  ///   - terms: With a catalogue read for this run, not a cached one.
+  /// - Parameter terms: With a catalogue read for this run, not a cached one.
   package func reconcile(_ job: Job, terms: AccessTerms, at now: Timestamp) async throws {
     var place = try await reconciliationPlace(of: job)
     for page in 0..<Self.pagesAtOnce {
@@ -50,8 +44,7 @@ package struct Maintenance: LedgerStore {
     }
   }
 
-  /// Processes one page, and returns the next page's position; nil at the end, or if another worker
-  /// has the job.
+  /// Processes a page, and returns the next one's position; nil: the end, or not our job.
   private func reconcilePage(
     _ place: ReconciliationPlace, of job: Job, terms: AccessTerms, at now: Timestamp
   ) async throws -> ReconciliationPlace? {
@@ -59,8 +52,7 @@ package struct Maintenance: LedgerStore {
     switch place.stage {
     case .accounts, .accountsAgain:
       last = try await reconcileAccounts(after: place.last, terms: terms, at: now)
-    case .lines:
-      last = try await reconcileOriginalTransactions(after: place.line, at: now)
+    case .lines: last = try await reconcileOriginalTransactions(after: place.line, at: now)
     case .journal:
       let page = try await ownership.lines(after: place.line, limit: Self.pageSize)
       try await updateRows(of: page, by: terms.catalogue, at: now)
@@ -77,9 +69,7 @@ package struct Maintenance: LedgerStore {
     return kept == 0 ? nil : next
   }
 
-  /// Publishes the entitlements of a page of accounts where they changed.
-  ///
-  /// Most are current, so they are read without locks first, and only the others are locked.
+  /// Publishes a page of accounts where they changed; only those are locked.
   private func reconcileAccounts(after last: String?, terms: AccessTerms, at now: Timestamp)
     async throws -> String?
   {
@@ -123,8 +113,7 @@ package struct Maintenance: LedgerStore {
     return end
   }
 
-  /// Schedules polls for a page of original transactions where they are missing, and returns the
-  /// page's last original transaction, if any.
+  /// Schedules missing polls of a page of original transactions, and returns its end.
   private func reconcileOriginalTransactions(
     after last: OriginalTransactionKey?, at now: Timestamp
   ) async throws -> String? {
@@ -158,7 +147,6 @@ package struct Maintenance: LedgerStore {
   }
 }
 
-/// The position of a reconciliation.
 struct ReconciliationPlace: Hashable, Sendable {
   enum Stage: String, CaseIterable, Sendable {
     case accounts

@@ -1,7 +1,6 @@
 import Postgres
 package import Subscriptions
 
-/// The result of comparing Apple's notification history with the inbox.
 package struct NotificationComparison: Hashable, Sendable {
   package var bundleID: String
   package var environment: Environment
@@ -39,11 +38,9 @@ package struct NotificationComparison: Hashable, Sendable {
 }
 
 extension NotificationStore {
-  /// Schedules a comparison of Apple's notification history with the inbox, for `moment` or
-  /// earlier.
+  /// Schedules a comparison of Apple's notification history, for `moment` or earlier.
   ///
-  /// A comparison that is due earlier is kept; one that is running is repeated, because it may have
-  /// read too early.
+  /// One that is due earlier is kept; one that runs is repeated: it may have read too early.
   package func scheduleComparison(
     bundleID: String, environment: Environment, at moment: Timestamp
   ) async throws {
@@ -85,8 +82,7 @@ extension NotificationStore {
 
   /// Records a comparison and reschedules its job, in one database transaction.
   ///
-  /// Also counts notifications found since the previous comparison by a worker that died before
-  /// recording.
+  /// Counts what a worker that died before recording found, too.
   package func record(
     _ comparison: NotificationComparison, by job: Job, next: Timestamp
   ) async throws -> NotificationComparison {
@@ -127,10 +123,7 @@ extension NotificationStore {
     return recorded
   }
 
-  /// Records a server's heartbeat, and schedules comparisons with Apple's notification histories if
-  /// no server was alive for longer than `pause`, in one database transaction.
-  ///
-  /// With several servers, the latest heartbeat counts.
+  /// Records a heartbeat, and schedules history comparisons if no server was alive for `pause`.
   package func beat(
     at now: Timestamp, longestPause pause: Duration,
     histories: [(bundleID: String, environment: Environment)]

@@ -2,15 +2,12 @@ import Foundation
 import Postgres
 package import Subscriptions
 
-/// The inbox of Apple's notifications.
 package struct NotificationStore: LedgerStore {
   package let core: LedgerCore
 
-  /// Stores a notification durably, unless it is stored already.
+  /// Stores a notification durably; false for a duplicate.
   ///
-  /// - Parameter processAt: When a worker processes it unless it was processed before; nil if there
-  ///   is nothing to process.
-  /// - Returns: False for a duplicate.
+  /// - Parameter processAt: When a worker processes it, unless it was; nil: nothing to process.
   package func store(_ new: NewNotification, processAt: Timestamp?) async throws -> Bool {
     let body = Self.body(of: new)
     if let environment = new.environment { notificationMemory.note(environment) }
@@ -85,15 +82,12 @@ package struct NotificationStore: LedgerStore {
     }
   }
 
-  /// Records a verified notification's evidence and its consequences, and marks it as processed, in
-  /// one database transaction.
+  /// Records a verified notification's evidence and its consequences, and marks it as processed.
   ///
-  /// Locks the notification first, so that concurrent processes record it once; concurrent arrivals
-  /// of one wait for its original transactions.
+  /// Locks it first, so that concurrent processes record it once.
   ///
-  /// - Parameter new: A notification that has just arrived, and is stored in the same transaction;
-  ///   nil for a stored one.
-  /// - Returns: Nil if another process has processed it, or a new one is stored already.
+  /// - Parameter new: One that has just arrived, stored in the same transaction; nil: it is stored.
+  /// - Returns: Nil if another process has processed or stored it.
   package func process(
     _ verified: VerifiedNotification, storing new: NewNotification? = nil, at now: Timestamp,
     terms: AccessTerms
@@ -103,8 +97,7 @@ package struct NotificationStore: LedgerStore {
       var (lines, attempts, isStored) = try await recorder.lock(
         linesOf: verified.evidence,
         before: new == nil ? Self.lock(verified.id) : Query([]).map { 0 },
-        after: new == nil ? Query([]).map { false } : Self.isStored(verified.id),
-        in: transaction)
+        after: new == nil ? Query([]).map { false } : Self.isStored(verified.id), in: transaction)
       guard let attempts, !isStored else {
         await transaction.rollBack()
         return nil
@@ -177,8 +170,7 @@ package struct NotificationStore: LedgerStore {
   // MARK: Statements
 
   private static func body(of new: NewNotification) -> NewBody {
-    NewBody(
-      Array(new.body.utf8), at: new.receivedAt, leavingOut: new.chains.map(ChainHeader.init))
+    NewBody(Array(new.body.utf8), at: new.receivedAt, leavingOut: new.chains.map(ChainHeader.init))
   }
 
   private static func store(
@@ -221,8 +213,7 @@ package struct NotificationStore: LedgerStore {
     ]
   }
 
-  /// Locks a notification and reads the number of attempts; nil if there is none of this id, or it
-  /// is processed.
+  /// Locks a notification and reads its attempts; nil if it is unknown or processed.
   private static func lock(_ id: String) -> Query<Int?> {
     Query(
       """

@@ -16,10 +16,7 @@ package struct StoredOrder: Hashable, Sendable {
   /// The default time that an order waits for its payment.
   package static let lifetime: Duration = .days(7)
 
-  /// The order at a moment: expired if it is open and overdue.
-  ///
-  /// Needs no job to have run. A late charge still fulfils the order, because the customer has
-  /// paid.
+  /// The order at a moment: expired if overdue, though a late charge still fulfils it.
   package func answered(at now: Timestamp) -> StoredOrder {
     guard order.status == .open, now >= expiresAt else { return self }
     var expired = self
@@ -67,17 +64,10 @@ package struct StoredOrder: Hashable, Sendable {
   }
 }
 
-/// Orders and deliveries.
 package struct OrderStore: LedgerStore {
   package let core: LedgerCore
 
   /// Opens an order and schedules its expiry, creating the account if necessary.
-  ///
-  /// ```swift
-  /// let order = try await ledger.orders.openOrder(
-  ///   accountID: "klara", productID: "pro.monthly", at: now)
-  /// // The app passes order.appAccountToken to StoreKit, and order.order.id with the receipt.
-  /// ```
   ///
   /// For a merged account, the order belongs to the account it was merged into.
   ///
@@ -147,9 +137,7 @@ package struct OrderStore: LedgerStore {
 
   /// Expires unpaid orders and publishes their events, in one commit.
   ///
-  /// - Parameter jobs: Jobs of kind `expire_order`, claimed by one worker.
-  /// - Returns: The jobs to run again one by one: a batch skips locked orders, because waiting for
-  ///   several locks could deadlock.
+  /// - Returns: The jobs to run alone: a batch skips locked orders, for which it could deadlock.
   package func expire(_ jobs: [Job], at now: Timestamp) async throws -> [Job] {
     var jobOf: [UUID: Job] = [:]
     for job in jobs { try jobOf[job.subjectID] = job }
@@ -203,9 +191,7 @@ package struct OrderStore: LedgerStore {
     return Dictionary(uniqueKeysWithValues: try rows.decode(UUID.self, AccountKey.self).map { $0 })
   }
 
-  /// Locks and reads an order, for ``orders(from:)``.
-  ///
-  /// - Parameter waits: Whether to wait for a locked order instead of skipping it.
+  /// Locks and reads an order, for ``orders(from:)``, or skips a locked one unless it `waits`.
   static func lock(order id: UUID, of account: AccountKey, waits: Bool = true) -> SQL {
     """
     SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
@@ -214,14 +200,11 @@ package struct OrderStore: LedgerStore {
     """
   }
 
-  /// Locks and reads the orders of an account that charges may fulfil, for ``orders(from:)``.
-  ///
-  /// Skips expired orders that are too old for all of the charges.
+  /// Locks and reads the orders that charges may fulfil, for ``orders(from:)``.
   ///
   /// - Parameters:
-  ///   - times: The range of opening times that fit the charges.
-  ///   - named: The order that a submission names and the original transactions of its charges:
-  ///     also reads that order, and the orders that these charges fulfilled without naming them.
+  ///   - times: The opening times that fit the charges; older expired orders are skipped.
+  ///   - named: Also read, as are orders that charges of these original transactions fulfilled.
   static func lockOrdersAwaitingPayment(
     of account: AccountKey, for products: Set<ProductID>, opened times: PurchaseOrder.OpeningTimes,
     and named: (id: UUID, lines: Set<OriginalTransactionID>)? = nil
@@ -291,13 +274,10 @@ package struct OrderStore: LedgerStore {
     """
   }
 
-  /// Acknowledges the delivery of a charge, once for the charge and its aliases.
+  /// Acknowledges the delivery of a charge and its aliases, once; it remains after a refund.
   ///
-  /// An acknowledgement remains after a refund; repeating the call returns its time.
-  ///
-  /// - Returns: The time of the first acknowledgement, and whether this call made it. Nil if the
-  ///   account does not own the charge.
-  /// - Throws: ``LedgerError/revokedCharge(_:)`` for the first acknowledgement of a revoked charge.
+  /// - Returns: The first acknowledgement's time, and whether this is it; nil: not the account's.
+  /// - Throws: ``LedgerError/revokedCharge(_:)`` for the first one of a revoked charge.
   package func acknowledgeDelivery(
     of transaction: TransactionKey, by account: AccountKey, at now: Timestamp
   ) async throws -> (deliveredAt: Timestamp, isFirst: Bool)? {

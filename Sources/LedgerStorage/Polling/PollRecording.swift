@@ -1,14 +1,12 @@
 import Postgres
 package import Subscriptions
 
-/// Recordings of evidence without a claim.
 extension PollStore {
   /// Records an answer of Apple's to a poll, in one database transaction.
   ///
   /// - Parameters:
   ///   - id: The poll, as the source of the entries.
-  ///   - asked: The original transaction that Apple was asked about, which is scheduled again and
-  ///     whose job ends; nil where it was none.
+  ///   - asked: What Apple was asked about: it is scheduled again, and its job ends.
   ///   - revision: How far a customer's history was read; nil where none was.
   package func record(
     _ evidence: [Evidence], polledAs id: String, about asked: PolledOriginalTransaction? = nil,
@@ -58,14 +56,10 @@ package struct HistoryRevision: Hashable, Sendable {
   package var revision: String
 
   package init(_ history: History = .transactions, line: OriginalTransactionKey, revision: String) {
-    self.history = history
-    self.line = line
-    self.revision = revision
+    (self.history, self.line, self.revision) = (history, line, revision)
   }
 
-  /// The statement that stores it, which most polls don't change.
-  ///
-  /// Of two concurrent polls the last commit wins: at worst something is read twice.
+  /// The statement that stores it; of two concurrent polls the last commit wins.
   fileprivate var upsert: SQL {
     """
     INSERT INTO tenure.history_revision AS known (environment, original_transaction_id, history,
@@ -78,8 +72,7 @@ package struct HistoryRevision: Hashable, Sendable {
 }
 
 extension Recording {
-  /// The number of original transactions, each with those that Apple links, on which a charge, an
-  /// owner, a refund or the renewal changed.
+  /// The original transactions (linked: one) whose charge, owner, refund or renewal changed.
   package var changedOriginals: Int { distinctOriginals.count(where: \.isChanged) }
 }
 

@@ -9,11 +9,9 @@ package struct PollStore: LedgerStore {
 
   // MARK: Planning
 
-  /// Schedules the next polls of the original transactions to which a recording appended entries,
-  /// in the recording's commit.
+  /// Schedules the next polls of the recorded original transactions, in the recording's commit.
   ///
-  /// - Parameter polled: An original transaction of which ``replanning(_:after:at:in:)`` schedules
-  ///   the next poll in the same commit.
+  /// - Parameter polled: One whose next poll ``replanning(_:after:at:in:)`` schedules.
   func appointments(
     of recording: Recording, except polled: OriginalTransactionKey?, at now: Timestamp
   ) -> [SQL] {
@@ -61,8 +59,7 @@ package struct PollStore: LedgerStore {
 
   package struct PollRequest: Sendable {
     package let line: OriginalTransactionKey
-    /// Whether the latest charge is of an auto-renewable subscription; if not, only a refund can
-    /// follow.
+    /// Whether the latest charge is auto-renewable; if not, only a refund can follow.
     package let isSubscription: Bool
     package let source: PollTarget
     package let imported: ImportStore.ImportedSource?
@@ -111,15 +108,11 @@ package struct PollStore: LedgerStore {
     package var job: Job?
 
     package init(_ line: OriginalTransactionKey, of bundleID: String?, job: Job? = nil) {
-      self.line = line
-      self.bundleID = bundleID
-      self.job = job
+      (self.line, self.bundleID, self.job) = (line, bundleID, job)
     }
   }
 
-  /// Schedules the next poll after a response and ends the poll's job.
-  ///
-  /// Replaces the schedule of the recording itself, because Apple has just been asked.
+  /// Schedules the next poll in place of the recording's own, and ends the poll's job.
   func replanning(
     _ asked: PolledOriginalTransaction, after recording: Recording, at now: Timestamp,
     in transaction: Transaction
@@ -145,10 +138,7 @@ package struct PollStore: LedgerStore {
     ]
   }
 
-  /// Ends a poll without a result, because Apple doesn't know the transaction or there is no
-  /// identifier to ask with.
-  ///
-  /// The next poll is scheduled as for an expired subscription.
+  /// Ends a poll without a result; the next one is that of an expired subscription.
   package func passOver(_ job: Job, because reason: String, at now: Timestamp) async throws {
     let line = try job.originalTransaction
     try await database.withTransaction { transaction in
@@ -210,14 +200,11 @@ package struct PollStore: LedgerStore {
 }
 
 extension RecordedOriginalTransaction {
-  /// Not so for an import until Apple has confirmed it: a poll returns the whole history, a
-  /// notification only the renewal.
+  /// False for an unconfirmed import: its poll returns the history, a notification the renewal.
   fileprivate var isPolledByPlan: Bool { !line.awaitsApple && !before.line.awaitsApple }
 }
 
-/// The environments from which this process has seen notifications.
-///
-/// In memory because scheduling must not query; if lost, it costs a poll that ends at once.
+/// The environments with notifications, in memory: if lost, it costs a poll that ends at once.
 final class NotificationMemory: Sendable {
   private let environments = Mutex<Set<Environment>>([])
 
@@ -250,13 +237,9 @@ package struct PollTarget: Hashable, Sendable {
 
   /// Stores the source for the original transactions of verified evidence.
   ///
-  /// The latest receipt replaces an earlier one, unless its sender does not own the latest charge:
-  /// the owner's receipt must remain when another account that submitted one is erased. Evidence
-  /// without a receipt keeps the stored one. The original transactions are already locked, so
-  /// concurrent recordings can't deadlock here.
-  ///
-  /// - Parameter others: Original transactions whose latest charge the receipt's sender doesn't
-  ///   own.
+  /// The latest receipt replaces an earlier one, unless its sender does not own the latest charge
+  /// (`others`): the owner's must remain when another sender is erased. Without one the stored one
+  /// stays. The original transactions are locked, so that recordings can't deadlock.
   func upsert(for evidence: [Evidence], ofOthers others: Set<OriginalTransactionKey> = []) -> [SQL]
   {
     let lines = Set(evidence.map(\.line)).sorted()
@@ -312,8 +295,7 @@ package struct PollTarget: Hashable, Sendable {
 
   /// Reads the sources of linked original transactions, the first one's first.
   ///
-  /// Includes submissions that claimed charges, the owner's first, because the stored receipt may
-  /// have been erased.
+  /// Includes claiming submissions, the owner's first: the stored receipt may be erased.
   static func query(_ lines: [OriginalTransactionKey]) -> Query<PollTarget> {
     Query.all(
       lines.map { line in

@@ -4,9 +4,8 @@ import Synchronization
 
 /// An hourly limit on requests to Apple, shared by all processes.
 ///
-/// A token bucket: a burst of a minute's worth, and the rest refilled evenly, so that no period of
-/// 60 minutes exceeds the limit. Requests are taken in portions, sent within
-/// ``portionLifetime`` or not at all: a killed worker loses one portion.
+/// A token bucket with a burst of a minute's worth, so that no 60 minutes exceed the limit.
+/// Requests are taken in portions, sent within ``portionLifetime`` or not at all.
 package struct AppleBudget: Hashable, Sendable {
   /// A burst is the hourly limit divided by this.
   private static let burstPerHour = 60.0
@@ -26,8 +25,7 @@ package struct AppleBudget: Hashable, Sendable {
     (Double(perHour) - capacity) / Double((.hours(1) + Self.portionLifetime).inMilliseconds)
   }
 
-  /// The requests to take at once: a second's worth, so that the row of the budget is written about
-  /// once a second.
+  /// The requests to take at once: a second's worth, so that the row is written once a second.
   var portion: Int { max(1, perHour / 3600) }
 
   /// The time within which taken requests must be sent, or lapse.
@@ -76,9 +74,7 @@ extension PollStore {
   private static let skewLimit: Duration = .minutes(10)
 }
 
-/// The requests that this process has taken from budgets and not spent yet.
-///
-/// They are taken in portions, and an unused rest lapses at the end of the portion's lifetime.
+/// Requests taken from budgets in portions; an unused rest lapses with the portion's lifetime.
 package final class BudgetPortions: Sendable {
   private struct Portion {
     var left: Int
@@ -94,9 +90,7 @@ package final class BudgetPortions: Sendable {
 
   package init(_ polls: PollStore) { self.polls = polls }
 
-  /// Spends requests, of a new portion if none are left.
-  ///
-  /// - Returns: The number, at most `count`; 0: the budget is used up.
+  /// Spends up to `count` requests, of a new portion if none are left; 0: the budget is used up.
   package func spend(upTo count: Int, of budget: AppleBudget, at now: Timestamp) async throws -> Int
   {
     let spent = spendLeft(upTo: count, of: budget, at: now)

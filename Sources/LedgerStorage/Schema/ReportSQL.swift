@@ -4,8 +4,7 @@ import Postgres
 
 /// The SQL of the reports: functions and views that hold no data.
 ///
-/// ``SchemaMigrator`` applies all of it after the schema, in one transaction, whenever its text has
-/// changed. A step of the schema that alters a report's tables drops that report first.
+/// Applied after the schema if its text changed; a step that alters a report's tables drops it.
 package struct ReportSQL: Sendable {
   private let texts: [String]
 
@@ -32,9 +31,8 @@ package struct ReportSQL: Sendable {
 
   /// Creates or replaces everything, within a transaction.
   ///
-  /// PostgreSQL can't replace a function or view whose columns changed, and adds one with other
-  /// parameters next to the old one: all are then dropped first, which fails if other objects depend
-  /// on them.
+  /// What changed its signature can't be replaced: all are then dropped first, which fails if other
+  /// objects depend on them.
   func apply(in connection: Connection, deadline: Duration) async throws {
     _ = try await connection.query("SET LOCAL search_path TO tenure")
     _ = try await connection.query("SAVEPOINT reports")
@@ -57,8 +55,7 @@ package struct ReportSQL: Sendable {
   ]
 
   private func replace(in connection: Connection, deadline: Duration) async throws {
-    // Citus gets the functions once ``SchemaDistributor`` has rewritten them: it takes a function
-    // that reads a table and calls another one that does for a circle of dependencies.
+    // ``SchemaDistributor`` rewrites them for Citus, which sees circles of dependencies in them.
     try await connection.runScript(
       """
       SET LOCAL citus.enable_ddl_propagation = off;
@@ -102,8 +99,7 @@ extension SchemaMigrator {
     return try await Self.appliedReports(in: database) == reports.sha256
   }
 
-  /// Applies the reports' SQL unless it is that of the database, within a transaction, and returns
-  /// whether it was applied.
+  /// Applies the reports' SQL if it differs, in a transaction; returns whether it did.
   func applyReports(in connection: Connection) async throws -> Bool {
     guard let reports, try await Self.appliedReports(in: connection) != reports.sha256 else {
       return false

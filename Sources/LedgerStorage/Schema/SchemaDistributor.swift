@@ -2,10 +2,9 @@ package import Logging
 package import Postgres
 package import Subscriptions
 
-/// Distributes the schema over the nodes of a Citus cluster, as specified in the tables' comments.
+/// Distributes the schema over a Citus cluster, as the tables' comments specify.
 ///
-/// Each table is placed in its own transaction. An interrupted run is continued by the next one,
-/// which also places tables added by schema steps.
+/// Each table is one transaction; another run continues an interrupted one and places new tables.
 package struct SchemaDistributor: Sendable {
   package struct Outcome: Hashable, Sendable {
     package var tables: [String] = []
@@ -25,9 +24,8 @@ package struct SchemaDistributor: Sendable {
     self.logger = logger
   }
 
-  /// Checks that all tables are distributed as specified, or none.
+  /// Checks that all tables are distributed as specified, or none, and returns their number.
   ///
-  /// - Returns: The number of distributed tables.
   /// - Throws: ``DistributionError`` if only some are, one differs, or Citus lacks a role.
   package func check() async throws -> Int {
     guard try await Self.hasCitus(database) else { return 0 }
@@ -45,17 +43,14 @@ package struct SchemaDistributor: Sendable {
     return try await Self.tables(database).contains { $0.placed != nil }
   }
 
-  /// Distributes every table that is not distributed yet, and the functions and views that read
-  /// tables.
-  ///
-  /// - Throws: ``DistributionError``.
+  /// Distributes the tables that are not yet, and functions and views; throws
+  /// ``DistributionError``.
   package func distribute() async throws -> Outcome {
     try await requireCitus()
     try await requireRoles()
     try await setDefaults()
     var outcome = Outcome()
-    // Before the tables: Citus reports a circular dependency for an SQL function that reads a table
-    // and calls another one that does.
+    // First, since Citus sees a circle of dependencies in functions that read tables.
     let rewritten = try await rewriteFunctions()
     try await dropTriggers()
     // One that a foreign key of a local table references is placed together with it.
@@ -92,10 +87,7 @@ package struct SchemaDistributor: Sendable {
     guard nodes == 0 || coordinators > 0 else { throw DistributionError.coordinatorUnknown }
   }
 
-  /// Checks that Citus knows the roles that own and use the schema, which it names on the nodes.
-  ///
-  /// It knows only roles that an object of this database depends on, not those created in another
-  /// database.
+  /// Checks that Citus knows the schema's roles, which an object of this database must depend on.
   ///
   /// To be called before the schema is made on a Citus, which fails otherwise.
   ///
@@ -120,10 +112,9 @@ package struct SchemaDistributor: Sendable {
     guard unknown.isEmpty else { throw DistributionError.unknownRoles(unknown) }
   }
 
-  /// Makes the functions that programs call in their transactions run with the caller's privileges.
+  /// Makes functions that programs call in transactions run with the caller's privileges.
   ///
-  /// Citus refuses to write rows as the owner that the caller wrote in the same transaction. Other
-  /// functions with the owner's privileges run in separate transactions.
+  /// Citus refuses rows written both as caller and as owner in one transaction.
   ///
   /// - Returns: Whether anything changed.
   private func useInvokersRights() async throws -> Bool {
@@ -140,8 +131,7 @@ package struct SchemaDistributor: Sendable {
     return !owners.isEmpty
   }
 
-  /// Drops the triggers, which distributed tables can't have, and with them the log of account
-  /// changes, so that no server keeps answers in memory.
+  /// Drops triggers and the log of account changes: Citus has none, and no server keeps answers.
   func dropTriggers() async throws {
     try await database.runScript(
       """
@@ -155,8 +145,7 @@ package struct SchemaDistributor: Sendable {
     let name = try await database.query("SELECT quote_ident(current_database())")
       .decodeOnly(String.self)
     let defaults = [
-      // Otherwise a local table with a foreign key can't be written after a multi-shard query in
-      // the same transaction.
+      // Otherwise a multi-shard query forbids writing local tables with foreign keys after it.
       ("multi_shard_modify_mode", "sequential"),
       // A read of several accounts asks its shards at the same time, by connections that are kept.
       ("executor_slow_start_interval", "0"), ("max_cached_conns_per_worker", "4"),
@@ -186,9 +175,7 @@ package struct SchemaDistributor: Sendable {
     }
   }
 
-  /// Another program migrates or distributes.
-  ///
-  /// It is waited for outside of transactions, which would block its CREATE INDEX CONCURRENTLY.
+  /// Another program migrates; waited for outside of transactions, which would block its index.
   private struct MigrationInProgress: Error {}
 
   private func tryPlacing() async throws -> String? {
@@ -196,8 +183,7 @@ package struct SchemaDistributor: Sendable {
       guard try await SchemaMigrator.takesLock(in: transaction) else { throw MigrationInProgress() }
       let tables = try await Self.tables(transaction)
       try Self.requireAsWanted(tables)
-      guard
-        let table = CatalogueTable.inOrder(tables).first(where: { $0.placed == nil }),
+      guard let table = CatalogueTable.inOrder(tables).first(where: { $0.placed == nil }),
         let wanted = table.wanted
       else { return nil }
       // Otherwise a local table with a foreign key to a reference table would be placed with it.
@@ -222,8 +208,7 @@ package struct SchemaDistributor: Sendable {
         }
       let comments = try await Self.comments(in: transaction)
       _ = try await transaction.execute(placing, deadline: Self.deadline)
-      // Citus replaces a local table, the tables that its foreign keys reference and the views over
-      // them by new ones without comments.
+      // Citus replaces local tables, those that they reference and their views, without comments.
       let left = try await Self.comments(in: transaction)
       for (name, comment) in comments.sorted(by: { $0.key < $1.key }) where left[name] == nil {
         _ = try await transaction.execute("\(unescaped: comment)")
@@ -278,8 +263,7 @@ package struct SchemaDistributor: Sendable {
     }
   }
 
-  /// Repeats the column privileges: new shards inherit privileges on tables only, and Citus
-  /// propagates those on columns when they are granted.
+  /// Repeats the column privileges, which new shards don't inherit.
   private func repeatColumnPrivileges() async throws {
     let grants = try await database.query(
       """
@@ -305,8 +289,7 @@ extension SchemaDistributor {
   /// The timeout for trying a statement: Citus refuses unsupported ones sooner.
   private static let trialDeadline: Duration = .seconds(10)
 
-  /// Rewrites the SQL functions that read tables in PL/pgSQL, with the same text, and returns their
-  /// number.
+  /// Rewrites the SQL functions that read tables in PL/pgSQL, and returns their number.
   func rewriteFunctions() async throws -> Int {
     let scripts = try await database.withTransaction { transaction in
       // An empty search path, so that the texts qualify all names.
@@ -322,8 +305,7 @@ extension SchemaDistributor {
     let functions = try await database.query(Self.undistributed).decode(String.self)
     for function in functions {
       _ = try await database.execute(
-        "SELECT create_distributed_function(\(function)::regprocedure)",
-        deadline: Self.deadline)
+        "SELECT create_distributed_function(\(function)::regprocedure)", deadline: Self.deadline)
     }
   }
 
@@ -375,10 +357,9 @@ extension SchemaDistributor {
     ORDER BY 1
     """
 
-  /// Claims jobs and runs each report and view once, for the smallest result, in transactions that
-  /// are rolled back.
+  /// Claims jobs and runs each report and view once, rolled back, and returns the failures.
   ///
-  /// - Returns: The failures, with their messages. Long answers are not failures.
+  /// Long answers are not failures.
   package func tryStatements(at now: Timestamp) async throws -> [String: String] {
     var refused = try await tryReports()
     let queues = Dictionary(uniqueKeysWithValues: Job.Queue.allCases.map { ($0, 1) })
@@ -387,8 +368,7 @@ extension SchemaDistributor {
     return refused
   }
 
-  /// Runs each report and view once, for the smallest result, and returns those that failed, with
-  /// the message.
+  /// Runs each report and view once, for one row, and returns the messages of those that failed.
   func tryReports() async throws -> [String: String] {
     let questions = try await database.query(
       """
@@ -463,8 +443,7 @@ package enum DistributionError: Error, Hashable, Sendable, CustomStringConvertib
         + "coordinator: CREATE FUNCTION public.tenure_roles() RETURNS integer LANGUAGE sql AS "
         + "'SELECT 1'; GRANT EXECUTE ON FUNCTION public.tenure_roles() TO "
         + "\(roles.joined(separator: ", ")); DROP FUNCTION public.tenure_roles()"
-    case .unsaid(let table):
-      "The comment of table \(table) does not specify its distribution."
+    case .unsaid(let table): "The comment of table \(table) does not specify its distribution."
     case .otherwise(let table, let placed, let wanted):
       "Table \(table) is distributed differently: \(placed) instead of \(wanted). "
         + "SELECT undistribute_table('tenure.\(table)') undoes that."

@@ -3,9 +3,8 @@ package import Postgres
 
 /// Creates and upgrades a database's schema, and checks its version.
 ///
-/// A new database gets `schema.sql`; an older one the missing steps, each once and in order. A
-/// step's last part and the row that records its version are one transaction. Programs may keep
-/// running; the row says which versions.
+/// A new database gets `schema.sql`, an older one the missing steps, in order. A step's last part
+/// and its version's row are one transaction. Programs may keep running; the row says which.
 package struct SchemaMigrator: Sendable {
   /// The version of `schema.sql`, which this program uses.
   package static let currentVersion = 1
@@ -25,9 +24,7 @@ package struct SchemaMigrator: Sendable {
   static let deadline: Duration = .seconds(24 * 3600)
 
   package struct RetryWindow: Sendable {
-    /// The lock timeout of a statement.
-    ///
-    /// Short, because all later statements wait behind it, reads included; the step is retried.
+    /// The lock timeout: short, because all later statements wait behind it; the step is retried.
     var lock: Duration = .milliseconds(500)
     var pause: Duration = .seconds(2)
     /// The time after which the migration fails.
@@ -55,11 +52,9 @@ package struct SchemaMigrator: Sendable {
     self.patience = patience
   }
 
-  /// Creates a database unless it exists.
+  /// Creates a database unless it exists, by a pool for another one of the same server.
   ///
-  /// - Parameters:
-  ///   - name: A plain lower-case identifier; inserted into the statement unquoted.
-  ///   - server: A pool for another database of the same server.
+  /// - Parameter name: A plain lower-case identifier; inserted into the statement unquoted.
   package static func createDatabase(_ name: String, on server: ConnectionPool) async throws {
     do {
       try await server.runScript("CREATE DATABASE \(name)")
@@ -108,11 +103,10 @@ package struct SchemaMigrator: Sendable {
 
   // MARK: Migrating
 
-  /// Creates the schema or applies the missing steps, then applies the reports' SQL if it differs.
+  /// Creates the schema or applies the missing steps and the reports' SQL; returns the old version.
   ///
   /// A later compatible version is left unchanged, and so are its reports.
   ///
-  /// - Returns: The previous version; nil if there was no schema.
   /// - Throws: ``LedgerError/schemaVersion(found:needed:)`` for a schema newer than this program
   ///   supports, ``LedgerError/schemaInUse(version:)`` if a step's tables stayed locked.
   package func migrate() async throws -> Int? {
@@ -169,19 +163,15 @@ package struct SchemaMigrator: Sendable {
     }
   }
 
-  /// Applies the next part of the first missing step, with the row that records it; after the last
-  /// step the reports' SQL.
+  /// Applies and records the next part of the first missing step, or the reports; nil: nothing.
   ///
   /// The lock ends with the transaction, so none is left behind PgBouncer. On an error the
   /// transaction stays open and its connection is closed.
-  ///
-  /// - Returns: The applied part; nil if nothing was missing.
   private func tryNextPart() async throws -> Progress? {
     try await database.withConnection { connection in
       // READ COMMITTED, so that it holds no snapshot while an index is created.
       _ = try await connection.query("BEGIN ISOLATION LEVEL READ COMMITTED")
-      // Each attempt is a separate transaction: a waiting statement or an open snapshot would
-      // block CREATE INDEX CONCURRENTLY in the process that has the lock.
+      // Each attempt is a transaction: a waiting one would block CREATE INDEX CONCURRENTLY.
       while try await !Self.takesLock(in: connection) {
         _ = try await connection.query("ROLLBACK")
         try await Task.sleep(for: patience.turn)
@@ -191,8 +181,7 @@ package struct SchemaMigrator: Sendable {
       let found = try await Self.found(in: connection)?.version ?? 0
       guard let step = steps.first(where: { $0.version > found }) else {
         try await limitLockWaits(of: connection)
-        let hasApplied =
-          found == latestVersion ? try await applyReports(in: connection) : false
+        let hasApplied = found == latestVersion ? try await applyReports(in: connection) : false
         _ = try await connection.query("COMMIT")
         return hasApplied ? .reports : nil
       }
@@ -233,8 +222,7 @@ package struct SchemaMigrator: Sendable {
 
   /// Creates an index concurrently, after dropping an invalid one left by an interrupted attempt.
   private func createIndex(_ statement: String) async throws {
-    let words = Set(
-      statement.split { !$0.isLetter && !$0.isNumber && $0 != "_" }.map(String.init))
+    let words = Set(statement.split { !$0.isLetter && !$0.isNumber && $0 != "_" }.map(String.init))
     let unfinished = try await database.query(
       """
       SELECT c.relname::text FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
@@ -262,12 +250,9 @@ package struct SchemaMigrator: Sendable {
 }
 
 extension SchemaMigrator {
-  /// Grants the group roles their privileges where they are missing.
+  /// Grants the group roles their privileges, and returns the roles that don't exist.
   ///
-  /// An owner without the right to create roles makes a schema without them; they can be created
-  /// later.
-  ///
-  /// - Returns: The roles that don't exist.
+  /// An owner who can't create roles makes a schema without them; they can come later.
   package func grantPrivileges() async throws -> [String] {
     let before = try await roles()
     guard before.contains(where: { $0.isEquipped != true }) else { return [] }
@@ -288,9 +273,7 @@ extension SchemaMigrator {
     ).decode(String.self, Bool?.self).map { (name: $0, isEquipped: $1) }
   }
 
-  /// Whether this connection's role could change or delete ledger entries.
-  ///
-  /// True for the owner, which can grant itself the privilege, and for superusers.
+  /// Whether this connection's role could change ledger entries: the owner and superusers can.
   package func roleCanRewriteLedger() async throws -> Bool {
     try await database.query(
       """

@@ -1,8 +1,6 @@
-/// The statements that upgrade the schema from the previous version to ``version``; `schema.sql`
-/// includes them.
+/// The statements that upgrade the schema to ``version``; `schema.sql` includes them.
 ///
-/// A step that changes large tables in use has several parts. Each is applied once, and an
-/// interrupted step continues with its next part.
+/// A step that changes large tables has several parts; an interrupted one continues.
 package struct SchemaStep: Sendable {
   enum Part: Hashable, Sendable {
     /// Statements applied in one transaction, together with the row that records the part.
@@ -16,10 +14,9 @@ package struct SchemaStep: Sendable {
   let servesSince: Int
   let parts: [Part]
 
-  /// - Parameters:
-  ///   - servesSince: The oldest version whose programs keep working; nil: `version`.
-  ///   - sql: Parts, each after a line `-- part: transaction` or `-- part: index`; without such
-  ///     lines, one transaction.
+  /// - Parameter sql: Parts, each after a line `-- part: transaction` or `-- part: index`; without
+  ///   such
+  ///   lines, one transaction.
   package init(version: Int, servesSince: Int? = nil, sql: String) {
     self.version = version
     self.servesSince = servesSince ?? version

@@ -1,6 +1,5 @@
-/// The distribution of a table's rows over a Citus cluster.
-///
-/// Specified at the end of the table's comment as `[by COLUMN]`, `[reference]` or `[local]`.
+/// A table's distribution over a Citus cluster, specified at the end of its comment as `[by
+/// COLUMN]`, `[reference]` or `[local]`.
 package enum TableDistribution: Hashable, Sendable, CustomStringConvertible {
   /// Sharded by the hash of a column.
   case by(column: String)
@@ -49,9 +48,7 @@ struct CatalogueTable: Hashable, Sendable {
   let placed: TableDistribution?
   let parents: Set<String>
 
-  /// Sorts tables into the order in which Citus accepts them.
-  ///
-  /// Reference tables, sharded tables, local tables; each after the tables that it references.
+  /// Sorts tables: reference, sharded, local ones; each after the tables that it references.
   static func inOrder(_ tables: [CatalogueTable]) -> [CatalogueTable] {
     var ordered: [CatalogueTable] = []
     var rest = tables.sorted {

@@ -2,16 +2,14 @@ package import Foundation
 import Postgres
 package import Subscriptions
 
-/// Write-backs to Apple: their jobs, their data and their outcomes.
 package struct WriteBackStore: LedgerStore {
   package let core: LedgerCore
 
   // MARK: Scheduling
 
-  /// The jobs that write the owners of original transactions whose binding a recording moves; none
-  /// if this is turned off.
+  /// The jobs that write the owners of original transactions whose binding a recording moves.
   ///
-  /// An original transaction that begins with Apple's token for its owner needs no job.
+  /// None for one that begins with Apple's token for its owner.
   func ownershipWriteBacks(of recording: Recording, at now: Timestamp) -> [SQL] {
     guard writeBackKinds.contains(.ownership) else { return [] }
     return recording.distinctOriginals.compactMap { original in
@@ -44,7 +42,6 @@ package struct WriteBackStore: LedgerStore {
 
   // MARK: Sending
 
-  /// The data for Set App Account Token.
   package struct PendingOwnership: Sendable {
     package let token: UUID
     package let isErased: Bool
@@ -72,15 +69,13 @@ package struct WriteBackStore: LedgerStore {
         WHERE \(line.condition) AND kind = 'ownership' AND outcome = 'accepted'
         ORDER BY write_back_id DESC LIMIT 1
         """
-      ) { try $0.decodeFirst(AccountKey.self, Timestamp.self) },
-      PollTarget.query([line]))
+      ) { try $0.decodeFirst(AccountKey.self, Timestamp.self) }, PollTarget.query([line]))
     guard let (token, isErased, isMerged) = account else { return nil }
     return PendingOwnership(
       token: token, isErased: isErased, isMerged: isMerged, bundleID: target.bundleID,
       lastSent: lastSent.map { (account: $0, at: $1) })
   }
 
-  /// A notification that asks about a purchase.
   package struct ConsumptionQuestion: Sendable {
     package let line: OriginalTransactionKey
     package let request: WriteBack.Request
@@ -108,7 +103,6 @@ package struct WriteBackStore: LedgerStore {
     }
   }
 
-  /// Records a write-back and completes its job in one commit.
   package func record(_ writeBack: WriteBack, ending job: Job) async throws {
     _ = try await database.withTransaction { transaction in
       try await transaction.commit(with: [writeBack.insert] + job.completion)
@@ -117,7 +111,6 @@ package struct WriteBackStore: LedgerStore {
 
   // MARK: Reading
 
-  /// Lists the write-backs of original transactions, the latest first.
   package func writeBacks(of lines: [OriginalTransactionKey], limit: Int) async throws
     -> [WriteBack]
   {
@@ -133,7 +126,6 @@ package struct WriteBackStore: LedgerStore {
       .sorted { ($0.writeBack.sentAt, $0.id) > ($1.writeBack.sentAt, $1.id) }.map(\.writeBack)
   }
 
-  /// Lists the write-backs of an account's purchases, in order.
   package func writeBacks(of account: AccountKey, after last: Int64?, limit: Int) async throws
     -> [(id: Int64, writeBack: WriteBack)]
   {
@@ -148,8 +140,7 @@ package struct WriteBackStore: LedgerStore {
 }
 
 extension RecordedOriginalTransaction {
-  /// The account to which the recording bound the original transaction, and the charge; nil if the
-  /// binding did not move or was released.
+  /// The account to which the recording moved the binding, and the charge; nil: it did not.
   fileprivate var newlyBound: (account: AccountKey, charge: Charge)? {
     guard !entries.isEmpty, let charge = rule.charges.latestCharge,
       let account = line.decisions[charge.id]?.decision.owner
@@ -169,7 +160,6 @@ extension Charge {
   fileprivate var isConsumable: Bool { productType == .consumable }
 }
 
-/// A write-back to Apple and its outcome.
 package struct WriteBack: Hashable, Sendable {
   /// Each kind has a separate setting and is off by default.
   package enum Kind: String, CaseIterable, Sendable {

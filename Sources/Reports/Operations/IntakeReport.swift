@@ -4,9 +4,8 @@ import Subscriptions
 extension Report {
   /// Reads views, which take no parameters: the statements narrow them down.
   ///
-  /// Open, pending, overdue and failed items are counted as of now and have no day: every answer
-  /// that includes today has them. Everything else is counted over the chosen days. Items without
-  /// a known environment are in every answer.
+  /// Open items have no day and are in every answer that includes today; all else is counted over
+  /// the chosen days. Items of an unknown environment are in every answer.
   package static let intake = Report(
     "intake", label: "Intake", group: .operations,
     summary: "Processing: backlog, retries, rejections, missed notifications, failed jobs.",
@@ -30,8 +29,7 @@ extension Report {
         ReportColumn("subject", .text), ReportColumn("at", .time), ReportColumn("number", .number),
         ReportColumn("attempts", .number), ReportColumn("delay_ms", .duration),
         ReportColumn("detail", .text),
-      ]),
-      query: IntakeQuery.query, condition: IntakeQuery.condition))
+      ]), query: IntakeQuery.query, condition: IntakeQuery.condition))
 }
 
 private enum IntakeQuery {
@@ -86,8 +84,7 @@ private enum IntakeQuery {
     return (first, last)
   }
 
-  /// The days and environments that are counted, and the jobs that are due now: the view has those
-  /// of the database's clock.
+  /// The counted days and environments, and the jobs due now: the view has the database's clock.
   @Sendable
   static func condition(_ choices: ReportChoices, _ now: Timestamp) -> SQL {
     let days = days(choices, at: now)

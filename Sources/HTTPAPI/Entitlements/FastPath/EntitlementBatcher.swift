@@ -5,8 +5,7 @@ import NIOCore
 import Subscriptions
 import Synchronization
 
-/// Batches the reads of all connections of one event loop, so that requests which arrive together
-/// share the cost of passing between threads.
+/// Batches the reads of all connections of an event loop, to share the cost of changing threads.
 final class EntitlementBatcher {
   private let eventLoop: any EventLoop
   private let reader: EntitlementReader
@@ -21,9 +20,7 @@ final class EntitlementBatcher {
   init(
     eventLoop: any EventLoop, reader: EntitlementReader, now: @escaping @Sendable () -> Timestamp
   ) {
-    self.eventLoop = eventLoop
-    self.reader = reader
-    self.now = now
+    (self.eventLoop, self.reader, self.now) = (eventLoop, reader, now)
   }
 
   /// Reads an account and calls ``EntitlementHandler/answer(_:)`` with the result or the error.
@@ -47,9 +44,7 @@ final class EntitlementBatcher {
     submit(answers.filter { !$0.mayLag || !$1 }.map(\.0))
   }
 
-  private func submit(
-    _ questions: [Question], at replica: ReadReplica? = nil, anew: Bool = false
-  ) {
+  private func submit(_ questions: [Question], at replica: ReadReplica? = nil, anew: Bool = false) {
     guard !questions.isEmpty else { return }
     let asked = NIOLoopBound((self, questions), eventLoop: eventLoop)
     let asOf = now()
@@ -112,7 +107,6 @@ final class EntitlementBatchers: Sendable {
     self.now = now
   }
 
-  /// The batcher of an event loop; call it on that event loop.
   func batcher(of eventLoop: any EventLoop) -> EntitlementBatcher {
     batchers.withLock { batchers in
       if let batcher = batchers[ObjectIdentifier(eventLoop)] { return batcher }

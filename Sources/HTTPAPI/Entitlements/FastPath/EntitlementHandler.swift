@@ -7,14 +7,12 @@ import NIOHTTP1
 
 /// Answers `GET /v1/accounts/{account_id}/entitlements` before the request reaches Hummingbird.
 ///
-/// Apps send this request at every launch, and half of its cost in the router is overhead: a task,
-/// the middleware, two conversions of every header field. Here it is a callback on the event loop.
-/// ``EntitlementRequest`` selects the requests that are answered here, with the same bytes as the
-/// router's; all others go to the router unchanged. A read that failed goes to the router with its
-/// error, so that error texts have one source and the database is not queried twice.
+/// Half of this frequent request's cost in the router is overhead: a task, the middleware, two
+/// conversions of every header field. ``EntitlementRequest`` selects what is answered here, with
+/// the router's bytes; all else, and failed reads with their errors, go to the router.
 ///
-/// Answers keep the order of the requests: while one is being read here, later parts from the
-/// connection are held back, and while the router has a request, it gets the following ones too.
+/// Answers keep the order of the requests: parts that arrive during a read are held back, and while
+/// the router has a request, it gets the following ones too.
 final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   typealias InboundIn = HTTPServerRequestPart
   typealias InboundOut = HTTPServerRequestPart
@@ -87,7 +85,6 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   private var bodyLeft = 0
   private var hasLargeReads = false
   private var lastActive = NIODeadline.now()
-  /// The beginning of the router's current request.
   private var requestBegan = NIODeadline.now()
   /// The beginning of a stall of the client, and the bytes that were unsent then.
   private var stall: (since: NIODeadline, bytes: Int)?
@@ -239,9 +236,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
     context.fireChannelRead(wrapInboundOut(part))
   }
 
-  /// Uses large reads only for the body of an authenticated caller's request.
-  ///
-  /// After it reads are small again: 64 KB of pipelined requests would be megabytes of heads.
+  /// Uses large reads only for bodies of authenticated callers; see ``EntitlementChannel``.
   private func chooseReads(_ context: ChannelHandlerContext) {
     let areLarge = isAuthenticated && bodyLeft >= LargeReads.bytes
     guard areLarge != hasLargeReads else { return }
@@ -299,8 +294,7 @@ final class EntitlementHandler: ChannelDuplexHandler, RemovableChannelHandler {
   }
 
   /// The answer with the bytes that Hummingbird and NIO's encoder would write.
-  private func encoded(_ body: [UInt8], id: String, _ context: ChannelHandlerContext)
-    -> ByteBuffer
+  private func encoded(_ body: [UInt8], id: String, _ context: ChannelHandlerContext) -> ByteBuffer
   {
     var buffer = context.channel.allocator.buffer(capacity: body.count + 256)
     buffer.writeStaticString(
@@ -398,9 +392,7 @@ struct EntitlementChannel: ServerChildChannel {
   private let http: HTTP1Channel
   private let server: EntitlementHandler.Server
 
-  /// The size of one read from a connection.
-  ///
-  /// All of it is decoded at once: 64 KB of pipelined requests would be megabytes of heads.
+  /// The size of one read: all of it is decoded, and 64 KB of pipelined heads would be megabytes.
   static let usualReads = FixedSizeRecvByteBufferAllocator(capacity: 4096)
   /// The largest head of a request: the request line and all header fields.
   static let longestHead = 16 * 1024
@@ -434,9 +426,7 @@ struct EntitlementChannel: ServerChildChannel {
   }
 }
 
-/// Reads of large bodies.
-///
-/// Without a hint about the next size NIO pools no buffers, so none stays with the connection.
+/// Reads of large bodies, without a size hint, so that NIO pools no buffer with the connection.
 struct LargeReads: RecvByteBufferAllocator {
   static let bytes = 64 * 1024
 

@@ -1,8 +1,6 @@
 import NIOHTTP1
 
-/// A request for entitlements that ``EntitlementHandler`` may answer without the router.
-///
-/// Any doubtful request is left to the router, so this type has no errors.
+/// A request that ``EntitlementHandler`` may answer; any doubtful one is left to the router.
 struct EntitlementRequest {
   let accountID: String
   /// The caller's `X-Request-ID`; nil: a new one is generated.
@@ -63,7 +61,6 @@ struct EntitlementRequest {
     }
   }
 
-  /// The header fields that matter.
   private enum Field {
     case authorization, requestID, cacheControl, other
 

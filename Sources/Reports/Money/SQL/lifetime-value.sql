@@ -3,13 +3,11 @@
 CREATE OR REPLACE FUNCTION lifetime_item(
     first_day date, last_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
-RETURNS TABLE (
-    measure text, cohort date, period integer, day date, charged_on date, product_id text,
-    storefront text, offer_type text, period_type text, charged_product_id text,
+RETURNS TABLE (measure text, cohort date, period integer, day date, charged_on date,
+    product_id text, storefront text, offer_type text, period_type text, charged_product_id text,
     original_transaction_id text, transaction_id text, at timestamptz, number bigint, currency text,
     amount_milliunits bigint, price_source text, account_key uuid)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT 'cohort_size', s.cohort, 0, s.day, s.day, s.product_id, s.storefront, s.offer_type,
         s.period_type, s.product_id, s.original_transaction_id, s.transaction_id, s.at, s.number,
         s.currency, 0::bigint, s.price_source, s.account_key
@@ -32,18 +30,15 @@ BEGIN ATOMIC
     WHERE s.cohort BETWEEN first_day AND last_day AND i.amount_milliunits <> 0;
 END;
 
-CREATE OR REPLACE FUNCTION report_lifetime_value(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC',
-    product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
-    reporting_currency text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
+CREATE OR REPLACE FUNCTION report_lifetime_value(from_date date DEFAULT NULL,
+    to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
+    by text DEFAULT NULL, reporting_currency text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    cohort date, period integer, to_day date, segment text, currency text, cohort_size bigint,
-    revenue_milliunits bigint, proceeds_milliunits bigint, arpu_milliunits bigint,
-    ltv_milliunits bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS TABLE (cohort date, period integer, to_day date, segment text, currency text,
+    cohort_size bigint, revenue_milliunits bigint, proceeds_milliunits bigint,
+    arpu_milliunits bigint, ltv_milliunits bigint)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH shown AS (
         SELECT date_trunc('month', min(b.from_day)::timestamp)::date AS first_day,
             date_trunc('month', max(b.from_day)::timestamp)::date AS last_day
@@ -119,17 +114,15 @@ COMMENT ON FUNCTION report_lifetime_value IS
     'payment. Never summed across currencies, unless reporting_currency is given, as in '
     'report_revenue. Amounts are milliunits, rounded last, half away from zero.';
 
-CREATE OR REPLACE FUNCTION report_lifetime_value_item(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC',
-    product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, period integer DEFAULT NULL,
-    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+CREATE OR REPLACE FUNCTION report_lifetime_value_item(from_date date DEFAULT NULL,
+    to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
+    period integer DEFAULT NULL, known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (
     measure text, cohort date, product_id text, storefront text, offer_type text, period_type text,
     charged_product_id text, original_transaction_id text, transaction_id text, at timestamptz,
     number bigint, currency text, amount_milliunits bigint, price_source text, account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT i.measure, i.cohort, i.product_id, i.storefront, i.offer_type, i.period_type,
         i.charged_product_id, i.original_transaction_id, i.transaction_id, i.at, i.number,
         i.currency, i.amount_milliunits, i.price_source, a.account_id

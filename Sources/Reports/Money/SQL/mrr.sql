@@ -1,8 +1,7 @@
 -- The column of report_mrr in which a movement is counted; 'changed': both halves of the change of
 -- product decide.
 CREATE OR REPLACE FUNCTION mrr_measure(kind text, cause text, is_of_products boolean)
-RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE kind
     WHEN 'started' THEN 'new'
     WHEN 'resumed' THEN 'reactivated'
@@ -13,50 +12,45 @@ RETURN CASE kind
     WHEN 'changed_from' THEN CASE WHEN is_of_products THEN 'contraction' ELSE 'changed' END
 END;
 
+-- The kinds of movements that change monthly revenue.
+CREATE OR REPLACE FUNCTION mrr_kinds()
+RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced'];
+
 -- Changes of product, each half under the column that both together belong to.
-CREATE OR REPLACE FUNCTION mrr_change_item(
-    from_day date, to_day date, time_zone text, environment text, include_family_shared boolean,
-    known_at timestamptz, moment timestamptz)
-RETURNS TABLE (
-    measure text, kind text, cause text, at timestamptz, day date, origin_at timestamptz,
-    original_transaction_id text, transaction_id text, product_id text, storefront text,
-    offer_type text, period_type text, currency text, price_source text, mrr_twelfths bigint,
-    account_key uuid)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+CREATE OR REPLACE FUNCTION mrr_change_item(from_date date, to_date date, bucket text,
+    time_zone text, environment text, include_family_shared boolean, known_at timestamptz,
+    as_of timestamptz)
+RETURNS TABLE (measure text, kind text, at timestamptz, from_day date, day date,
+    origin_at timestamptz, original_transaction_id text, transaction_id text, product_id text,
+    storefront text, offer_type text, period_type text, currency text, price_source text,
+    mrr_twelfths bigint, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT CASE WHEN min(i.currency) OVER change <> max(i.currency) OVER change
             THEN 'currency_changed'
             WHEN sum(i.mrr_twelfths) OVER change > 0 THEN 'expansion'
             ELSE 'contraction' END,
-        i.kind, i.cause, i.at, i.day, i.origin_at, i.original_transaction_id, i.transaction_id,
+        i.kind, i.at, i.from_day, i.day, i.origin_at, i.original_transaction_id, i.transaction_id,
         i.product_id, i.storefront, i.offer_type, i.period_type, i.currency, i.price_source,
-        i.mrr_twelfths, i.account_key
-    FROM movement_item(ARRAY['changed_from', 'changed_to'], 'at', from_day, to_day, time_zone, NULL,
-        environment, include_family_shared, known_at, moment) AS i
+        i.mrr_twelfths, i.account_id
+    FROM movement_row(ARRAY['changed_from', 'changed_to'], false, from_date, to_date, bucket,
+        time_zone, NULL, environment, include_family_shared, known_at, as_of) AS i
     WINDOW change AS (PARTITION BY i.original_transaction_id, i.at);
 END;
 
-CREATE OR REPLACE FUNCTION report_mrr(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
-    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
-    reporting_currency text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
+CREATE OR REPLACE FUNCTION report_mrr(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
+    bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
+    by text DEFAULT NULL, reporting_currency text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    from_day date, to_day date, segment text, currency text, opening_milliunits bigint,
+RETURNS TABLE (from_day date, to_day date, segment text, currency text, opening_milliunits bigint,
     new_milliunits bigint, reactivated_milliunits bigint, expansion_milliunits bigint,
     contraction_milliunits bigint, churned_milliunits bigint, currency_changed_milliunits bigint,
     exchange_milliunits bigint, mrr_milliunits bigint, from_catalogue_milliunits bigint,
     mrr_twelfths numeric)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
-            c.segment, c.currency,
-            sum(c.twelfths) AS twelfths,
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    WITH flow AS (
+        SELECT c.from_day, c.segment, c.currency, sum(c.twelfths) AS twelfths,
             sum(c.twelfths) FILTER (WHERE c.price_source = 'catalogue') AS from_catalogue,
             sum(c.twelfths) FILTER (WHERE c.measure = 'new') AS new,
             sum(c.twelfths) FILTER (WHERE c.measure = 'reactivated') AS reactivated,
@@ -65,28 +59,20 @@ BEGIN ATOMIC
             sum(c.twelfths) FILTER (WHERE c.measure = 'churned') AS churned,
             sum(c.twelfths) FILTER (WHERE c.measure = 'currency_changed') AS currency_changed
         FROM (
-            SELECT s.day, s.segment, s.currency,
-                s.price_source, s.measure, s.mrr_twelfths AS twelfths
-            FROM (
-                SELECT *, mrr_measure(m.kind, m.cause,
-                        by IS NOT DISTINCT FROM 'product' OR product IS NOT NULL) AS measure
-                FROM shown
-                CROSS JOIN LATERAL movement_sum(
-                    ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced'],
-                    'at', NULL, shown.last_day, time_zone, product, environment,
-                    include_family_shared, known_at, least(as_of, known_at), by) AS m
-            ) AS s
-            WHERE NOT (s.measure = 'changed' AND s.day >= s.first_day)
+            SELECT s.from_day, s.segment, s.currency, s.price_source, m.measure,
+                s.mrr_twelfths AS twelfths
+            FROM movement_flow(mrr_kinds(), 'at', false, true, from_date, to_date, bucket,
+                time_zone, product, environment, include_family_shared, known_at, as_of, by) AS s
+            CROSS JOIN LATERAL (SELECT mrr_measure(s.kind, s.cause,
+                by IS NOT DISTINCT FROM 'product' OR product IS NOT NULL) AS measure) AS m
+            WHERE m.measure <> 'changed' OR s.from_day IS NULL
             UNION ALL
-            SELECT i.day, segment_of(by, NULL, i.storefront, i.offer_type, i.period_type),
+            SELECT i.from_day, segment_of(by, NULL, i.storefront, i.offer_type, i.period_type),
                 i.currency, i.price_source, i.measure, i.mrr_twelfths
-            FROM shown
-            CROSS JOIN LATERAL mrr_change_item(shown.first_day,
-                shown.last_day, time_zone, environment, include_family_shared,
-                known_at, least(as_of, known_at)) AS i
+            FROM mrr_change_item(from_date, to_date, bucket, time_zone, environment,
+                include_family_shared, known_at, as_of) AS i
             WHERE by IS DISTINCT FROM 'product' AND product IS NULL
         ) AS c
-        CROSS JOIN shown
         WHERE c.currency IS NOT NULL
         GROUP BY 1, 2, 3
     ),
@@ -155,59 +141,41 @@ COMMENT ON FUNCTION report_mrr IS
     'was known yet. Amounts are milliunits, each rounded half away from zero; mrr_twelfths is '
     'exact, in twelfths of a milliunit.';
 
-CREATE OR REPLACE FUNCTION report_mrr_item(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
-    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
-    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    measure text, from_day date, product_id text, storefront text, offer_type text,
-    period_type text, original_transaction_id text, transaction_id text,
-    at timestamptz, origin_at timestamptz, kind text, currency text, price_source text,
-    mrr_twelfths bigint, account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    )
+CREATE OR REPLACE FUNCTION report_mrr_item(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
+    bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
+    by text DEFAULT NULL, known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text, at timestamptz,
+    origin_at timestamptz, kind text, currency text, price_source text, mrr_twelfths bigint,
+    account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
-        c.original_transaction_id, c.transaction_id, c.at,
-        c.origin_at, c.kind, c.currency, c.price_source, c.mrr_twelfths, a.account_id
+        c.original_transaction_id, c.transaction_id, c.at, c.origin_at, c.kind, c.currency,
+        c.price_source, c.mrr_twelfths, c.account_id
     FROM (
         SELECT mrr_measure(i.kind, i.cause,
                 by IS NOT DISTINCT FROM 'product' OR product IS NOT NULL) AS measure,
-            calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
-            i.product_id, i.storefront, i.offer_type, i.period_type,
+            i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
             i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.kind, i.currency,
-            i.price_source, i.mrr_twelfths, i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item(
-            ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced'], 'at',
-            span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
-            known_at, least(as_of, known_at)) AS i
-        WHERE mrr_measure(i.kind, i.cause,
-            by IS NOT DISTINCT FROM 'product' OR product IS NOT NULL) <> 'changed'
+            i.price_source, i.mrr_twelfths, i.account_id
+        FROM movement_row(mrr_kinds(), false, from_date, to_date, bucket, time_zone, product,
+            environment, include_family_shared, known_at, as_of) AS i
         UNION ALL
-        SELECT i.measure, calendar_bucket_start(i.day, span.first_day, bucket),
-            i.product_id, i.storefront, i.offer_type, i.period_type,
+        SELECT i.measure, i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
             i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.kind, i.currency,
-            i.price_source, i.mrr_twelfths, i.account_key
-        FROM span
-        CROSS JOIN LATERAL mrr_change_item(span.first_day, span.last_day, time_zone, environment,
-            include_family_shared, known_at, least(as_of, known_at)) AS i
+            i.price_source, i.mrr_twelfths, i.account_id
+        FROM mrr_change_item(from_date, to_date, bucket, time_zone, environment,
+            include_family_shared, known_at, as_of) AS i
         WHERE by IS DISTINCT FROM 'product' AND product IS NULL
         UNION ALL
-        SELECT 'mrr', span.last_row, s.product_id, s.storefront, s.offer_type, s.period_type,
-            s.original_transaction_id, s.transaction_id,
-            s.since, s.origin_at, NULL, s.currency, s.price_source, s.mrr_twelfths, s.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_stock(
-            ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced'],
-            span.last_day, true, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS s
+        SELECT 'mrr', s.from_day, s.product_id, s.storefront, s.offer_type, s.period_type,
+            s.original_transaction_id, s.transaction_id, s.since, s.origin_at, NULL, s.currency,
+            s.price_source, s.mrr_twelfths, s.account_id
+        FROM movement_stock(mrr_kinds(), false, true, from_date, to_date, bucket, time_zone,
+            product, environment, include_family_shared, known_at, as_of) AS s
     ) AS c
-    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key
-    WHERE c.mrr_twelfths <> 0;
+    WHERE c.measure <> 'changed' AND c.mrr_twelfths <> 0;
 END;
 COMMENT ON FUNCTION report_mrr_item IS
     'What report_mrr adds up, in each charge''s own currency: mrr_twelfths are twelfths of a '

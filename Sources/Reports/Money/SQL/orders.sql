@@ -1,12 +1,9 @@
 -- Orders opened between two moments, as known now or at known_at.
-CREATE OR REPLACE FUNCTION order_opened(
-    product text, environment text, known_at timestamptz, first_moment timestamptz,
-    last_moment timestamptz, moment timestamptz)
-RETURNS TABLE (
-    order_id uuid, product_id text, created_at timestamptz, account_key uuid,
+CREATE OR REPLACE FUNCTION order_opened(product text, environment text, known_at timestamptz,
+    first_moment timestamptz, last_moment timestamptz, moment timestamptz)
+RETURNS TABLE (order_id uuid, product_id text, created_at timestamptz, account_key uuid,
     original_transaction_id text, transaction_id text, status text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT p.order_id, p.product_id, p.created_at, p.account_key,
         p.original_transaction_id, p.transaction_id,
         CASE WHEN known_at IS NULL OR p.fulfilled_at <= known_at THEN p.status ELSE 'open' END
@@ -18,15 +15,12 @@ BEGIN ATOMIC
 END;
 
 -- Orders and charges, once for each column of report_orders in which they are counted.
-CREATE OR REPLACE FUNCTION order_item(
-    from_date date, to_date date, bucket text, time_zone text, product text, environment text,
-    known_at timestamptz, moment timestamptz)
-RETURNS TABLE (
-    measure text, from_day date, product_id text, order_id uuid, original_transaction_id text,
-    transaction_id text, at timestamptz, charged_at timestamptz, wait_ms bigint, period_type text,
-    currency text, amount_milliunits bigint, account_key uuid)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+CREATE OR REPLACE FUNCTION order_item(from_date date, to_date date, bucket text, time_zone text,
+    product text, environment text, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (measure text, from_day date, product_id text, order_id uuid,
+    original_transaction_id text, transaction_id text, at timestamptz, charged_at timestamptz,
+    wait_ms bigint, period_type text, currency text, amount_milliunits bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, moment)
     )
@@ -72,11 +66,9 @@ END;
 -- Charges between two moments, as known now or at known_at.
 CREATE OR REPLACE FUNCTION charged_between(
     first_moment timestamptz, last_moment timestamptz, environment text, known_at timestamptz)
-RETURNS TABLE (
-    charge_original_transaction_id text, transaction_id text, product_id text, at timestamptz,
-    currency text, amount_milliunits bigint, price_source text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS TABLE (charge_original_transaction_id text, transaction_id text, product_id text,
+    at timestamptz, currency text, amount_milliunits bigint, price_source text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at, m.currency,
         m.amount_milliunits, m.price_source
     FROM movement AS m
@@ -94,8 +86,7 @@ RETURNS TABLE (
     measure text, from_day date, product_id text, order_id uuid, original_transaction_id text,
     transaction_id text, at timestamptz, charged_at timestamptz, wait_ms bigint, number bigint,
     currency text, amount_milliunits bigint, price_source text, account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH item AS (
         SELECT * FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
             least(as_of, known_at))
@@ -127,17 +118,14 @@ COMMENT ON FUNCTION report_orders_item IS
     'them, its price (as in report_revenue) and the time between, and charges. at is the date by '
     'which it counts: when the order was opened, or the date of the charge.';
 
-CREATE OR REPLACE FUNCTION report_orders(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
-    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    by text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
+CREATE OR REPLACE FUNCTION report_orders(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
+    bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', by text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    from_day date, to_day date, segment text, opened bigint, open bigint, expired bigint,
+RETURNS TABLE (from_day date, to_day date, segment text, opened bigint, open bigint, expired bigint,
     paid bigint, refunded bigint, longest_wait_ms bigint, average_wait_ms bigint,
     paid_without_order bigint, not_delivered bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH shown AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
@@ -177,8 +165,7 @@ BEGIN ATOMIC
         f.average_wait_ms::bigint, coalesce(f.paid_without_order, 0), coalesce(f.not_delivered, 0)
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN (SELECT flow.segment FROM flow UNION SELECT NULL WHERE by IS NULL) AS p
-    LEFT JOIN flow AS f ON f.from_day = span.from_day
-        AND f.segment IS NOT DISTINCT FROM p.segment
+    LEFT JOIN flow AS f ON f.from_day = span.from_day AND f.segment IS NOT DISTINCT FROM p.segment
     ORDER BY span.from_day, p.segment;
 END;
 COMMENT ON FUNCTION report_orders IS

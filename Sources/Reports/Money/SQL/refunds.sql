@@ -1,53 +1,37 @@
 -- The class of days from a charge to its refund; the names of the classes sort.
 CREATE OR REPLACE FUNCTION refund_delay(days integer)
-RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
     WHEN days <= 0 THEN '000' WHEN days = 1 THEN '001' WHEN days <= 3 THEN '002-003'
     WHEN days <= 7 THEN '004-007' WHEN days <= 14 THEN '008-014' WHEN days <= 30 THEN '015-030'
     WHEN days <= 60 THEN '031-060' WHEN days <= 90 THEN '061-090' ELSE '091-'
 END;
 
-CREATE OR REPLACE FUNCTION report_refunds(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
-    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
-    by text DEFAULT NULL, date_of text DEFAULT 'refund', known_at timestamptz DEFAULT NULL,
-    as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    from_day date, to_day date, segment text, reason text, days_after text, currency text,
-    refunds bigint, refunded_milliunits bigint, from_catalogue_milliunits bigint, paid bigint,
-    refund_rate numeric)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    paid AS (
-        SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
-            s.segment, sum(s.number) AS number
-        FROM shown
-        CROSS JOIN LATERAL movement_sum(ARRAY['charged'], 'at', shown.first_day,
-            shown.last_day, time_zone, product, environment,
-            include_family_shared, known_at, least(as_of, known_at), by) AS s
+CREATE OR REPLACE FUNCTION report_refunds(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
+    bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
+    include_trials boolean DEFAULT false, by text DEFAULT NULL, date_of text DEFAULT 'refund',
+    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (from_day date, to_day date, segment text, reason text, days_after text,
+    currency text, refunds bigint, refunded_milliunits bigint, from_catalogue_milliunits bigint,
+    paid bigint, refund_rate numeric)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    WITH paid AS (
+        SELECT s.from_day, s.segment, sum(s.number) AS number
+        FROM movement_flow(ARRAY['charged'], 'at', false, false, from_date, to_date, bucket,
+            time_zone, product, environment, include_family_shared, known_at, as_of, by) AS s
         WHERE include_trials OR s.period_type <> 'trial'
         GROUP BY 1, 2
     ),
     refund AS (
-        SELECT calendar_bucket_start(CASE date_of WHEN 'charge' THEN s.cohort ELSE s.day END,
-                shown.first_day, bucket) AS from_day,
-            s.segment, s.cause AS reason,
+        SELECT s.from_day, s.segment, s.cause AS reason,
             refund_delay(s.day - s.cohort) AS days_after, s.currency, -sum(s.number) AS number,
             sum(s.amount_milliunits) AS amount,
             sum(s.amount_milliunits) FILTER (WHERE s.price_source = 'catalogue') AS from_catalogue
-        FROM shown
-        CROSS JOIN LATERAL movement_sum(ARRAY['refunded'], 'origin',
-            CASE date_of WHEN 'charge' THEN NULL ELSE shown.first_day END,
-            CASE date_of WHEN 'charge' THEN NULL ELSE shown.last_day END, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at), by) AS s
-        WHERE CASE date_of WHEN 'charge' THEN s.cohort ELSE s.day END
-                BETWEEN shown.first_day AND shown.last_day
-            AND (include_trials OR s.period_type <> 'trial')
+        FROM movement_flow(ARRAY['refunded'], 'origin', date_of IS NOT DISTINCT FROM 'charge',
+            date_of IS NOT DISTINCT FROM 'charge', from_date, to_date, bucket, time_zone, product,
+            environment, include_family_shared, known_at, as_of, by) AS s
+        WHERE include_trials OR s.period_type <> 'trial'
         GROUP BY 1, 2, 3, 4, 5
         -- Refunds that were taken back are left out.
         HAVING sum(s.number) <> 0
@@ -85,47 +69,24 @@ CREATE OR REPLACE FUNCTION report_refunds_item(
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
     date_of text DEFAULT 'refund', known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    measure text, from_day date, product_id text, storefront text, offer_type text,
-    period_type text, reason text, days_after text,
-    original_transaction_id text, transaction_id text, charged_at timestamptz,
-    refunded_at timestamptz, number bigint, currency text, amount_milliunits bigint,
-    price_source text, account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    )
-    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
-        c.reason, c.days_after, c.original_transaction_id, c.transaction_id, c.charged_at, c.refunded_at, c.number, c.currency, c.amount_milliunits,
-        c.price_source, a.account_id
-    FROM (
-        SELECT 'refunds' AS measure,
-            calendar_bucket_start(CASE date_of WHEN 'charge' THEN i.cohort ELSE i.day END,
-                span.first_day, bucket) AS from_day,
-            i.product_id, i.storefront, i.offer_type, i.period_type, i.cause AS reason,
-            refund_delay(i.day - i.cohort) AS days_after,
-            i.original_transaction_id, i.transaction_id, i.origin_at AS charged_at,
-            i.at AS refunded_at, -i.number AS number, i.currency, i.amount_milliunits,
-            i.price_source, i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at)) AS i
-        WHERE (include_trials OR i.period_type <> 'trial')
-            AND is_within(CASE date_of WHEN 'charge' THEN i.origin_at ELSE i.at END,
-                span.first_day, span.last_day, time_zone, 'infinity')
-        UNION ALL
-        SELECT 'paid', calendar_bucket_start(i.day, span.first_day, bucket),
-            i.product_id, i.storefront, i.offer_type, i.period_type, NULL, NULL,
-            i.original_transaction_id, i.transaction_id, i.at, NULL, i.number, i.currency,
-            i.amount_milliunits, i.price_source, i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['charged'], 'at', span.first_day, span.last_day,
-            time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS i
-        WHERE include_trials OR i.period_type <> 'trial'
-    ) AS c
-    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+RETURNS TABLE (measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, reason text, days_after text, original_transaction_id text,
+    transaction_id text, charged_at timestamptz, refunded_at timestamptz, number bigint,
+    currency text, amount_milliunits bigint, price_source text, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    SELECT 'refunds', i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type, i.cause,
+        refund_delay(i.day - i.cohort), i.original_transaction_id, i.transaction_id, i.origin_at,
+        i.at, -i.number, i.currency, i.amount_milliunits, i.price_source, i.account_id
+    FROM movement_row(ARRAY['refunded'], date_of = 'charge', from_date, to_date, bucket, time_zone,
+        product, environment, include_family_shared, known_at, as_of) AS i
+    WHERE include_trials OR i.period_type <> 'trial'
+    UNION ALL
+    SELECT 'paid', i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type, NULL, NULL,
+        i.original_transaction_id, i.transaction_id, i.at, NULL, i.number, i.currency,
+        i.amount_milliunits, i.price_source, i.account_id
+    FROM movement_row(ARRAY['charged'], false, from_date, to_date, bucket, time_zone, product,
+        environment, include_family_shared, known_at, as_of) AS i
+    WHERE include_trials OR i.period_type <> 'trial';
 END;
 COMMENT ON FUNCTION report_refunds_item IS
     'The refunds that report_refunds counts, and the charges with which it compares them (paid).';

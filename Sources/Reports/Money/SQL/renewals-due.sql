@@ -3,13 +3,11 @@
 CREATE OR REPLACE FUNCTION renewal_due(
     time_zone text, product text, environment text, include_family_shared boolean,
     include_trials boolean, known_at timestamptz, moment timestamptz, last_moment timestamptz)
-RETURNS TABLE (
-    day date, at timestamptz, product_id text, original_transaction_id text, transaction_id text,
-    number bigint, account_key uuid, charged_at timestamptz,
+RETURNS TABLE (day date, at timestamptz, product_id text, original_transaction_id text,
+    transaction_id text, number bigint, account_key uuid, charged_at timestamptz,
     charge_original_transaction_id text, charge_transaction_id text, ownership_type text,
     period_type text, currency text, amount_milliunits bigint, price_source text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT (d.at AT TIME ZONE time_zone)::date, d.at, d.product_id, d.original_transaction_id,
         d.transaction_id, -d.number::bigint, d.account_key, latest.at,
         latest.charge_original_transaction_id, latest.transaction_id, latest.ownership_type,
@@ -47,8 +45,7 @@ CREATE OR REPLACE FUNCTION renews_as(
     environment text, original_transaction_id text, transaction_id text, product_id text,
     charged_at timestamptz, is_now boolean, known_at timestamptz, moment timestamptz)
 RETURNS TABLE (renews_as text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT coalesce((
         -- Most renew as the same product, whichever charge Apple said it about.
         SELECT o.auto_renew_product_id FROM original_transaction AS o
@@ -81,17 +78,14 @@ BEGIN ATOMIC
         ORDER BY r.as_of DESC, r.number DESC LIMIT 1));
 END;
 
-CREATE OR REPLACE FUNCTION report_renewals_due_item(
-    days integer DEFAULT 30, time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
-    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
-    include_trials boolean DEFAULT false, known_at timestamptz DEFAULT NULL,
-    as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    day date, product_id text, renews_as text, original_transaction_id text, transaction_id text,
-    due_at timestamptz, number bigint, currency text, amount_milliunits bigint, price_source text,
-    account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+CREATE OR REPLACE FUNCTION report_renewals_due_item(days integer DEFAULT 30,
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
+    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (day date, product_id text, renews_as text, original_transaction_id text,
+    transaction_id text, due_at timestamptz, number bigint, currency text, amount_milliunits bigint,
+    price_source text, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT d.day, d.product_id, coalesce(next.renews_as, d.product_id), d.original_transaction_id,
         d.transaction_id, d.at, d.number, price.currency, price.amount_milliunits,
         price.price_source, a.account_id
@@ -124,16 +118,13 @@ COMMENT ON FUNCTION report_renewals_due_item IS
     'Each subscription that report_renewals_due counts, with the charge whose period ends, the '
     'product it renews as, and the money expected.';
 
-CREATE OR REPLACE FUNCTION report_renewals_due(
-    days integer DEFAULT 30, time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
-    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
-    include_trials boolean DEFAULT false, known_at timestamptz DEFAULT NULL,
-    as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    day date, product_id text, renews_as text, currency text, number bigint,
+CREATE OR REPLACE FUNCTION report_renewals_due(days integer DEFAULT 30,
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
+    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (day date, product_id text, renews_as text, currency text, number bigint,
     amount_milliunits bigint, from_catalogue_milliunits bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT i.day, i.product_id, i.renews_as, i.currency, sum(i.number)::bigint,
         sum(i.amount_milliunits)::bigint,
         coalesce(sum(i.amount_milliunits) FILTER (WHERE i.price_source = 'catalogue'), 0)::bigint

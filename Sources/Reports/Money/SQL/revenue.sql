@@ -1,24 +1,20 @@
-CREATE OR REPLACE FUNCTION report_revenue(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
-    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
-    reporting_currency text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
+CREATE OR REPLACE FUNCTION report_revenue(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
+    bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
+    by text DEFAULT NULL, reporting_currency text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    from_day date, to_day date, segment text, currency text, charges bigint, offers bigint,
-    trials bigint, family_shared bigint, charged_milliunits bigint,
+RETURNS TABLE (from_day date, to_day date, segment text, currency text, charges bigint,
+    offers bigint, trials bigint, family_shared bigint, charged_milliunits bigint,
     from_catalogue_milliunits bigint, refunds bigint, refunded_milliunits bigint,
     refunds_of_charges bigint, refunded_of_charges_milliunits bigint,
     net_by_charge_milliunits bigint, net_by_refund_milliunits bigint, proceeds_milliunits bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH shown AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     ),
     counted AS (
         SELECT s.day, s.day AS charged_on, s.product_id, s.segment, s.currency, s.kind AS measure,
-            s.period_type, s.ownership_type, s.price_source, s.number,
-            s.amount_milliunits AS amount
+            s.period_type, s.ownership_type, s.price_source, s.number, s.amount_milliunits AS amount
         FROM shown
         CROSS JOIN LATERAL movement_sum(ARRAY['charged'], 'at', shown.first_day,
             shown.last_day, time_zone, product, environment, include_family_shared, known_at,
@@ -54,8 +50,7 @@ BEGIN ATOMIC
         round(r.refunded_of_charges)::bigint, round(r.charged + r.refunded_of_charges)::bigint,
         round(r.charged + r.refunded)::bigint, round(r.proceeds)::bigint
     FROM (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
-            c.segment,
+        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.segment,
             CASE WHEN x.rate IS NULL THEN c.currency ELSE report_revenue.reporting_currency END
                 AS currency,
             sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type <> 'trial'
@@ -114,51 +109,32 @@ CREATE OR REPLACE FUNCTION report_revenue_item(
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    measure text, from_day date, product_id text, storefront text, offer_type text,
-    period_type text, original_transaction_id text, transaction_id text,
-    at timestamptz, origin_at timestamptz, cause text, offer_id text,
-    ownership_type text, number bigint, currency text, amount_milliunits bigint, price_source text,
-    account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    )
-    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
-        c.original_transaction_id, c.transaction_id, c.at,
-        c.origin_at, c.cause, c.offer_id, c.ownership_type, c.number, c.currency,
-        c.amount_milliunits, c.price_source, a.account_id
-    FROM (
-        SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
-            i.product_id, i.storefront, i.offer_type, i.period_type,
-            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
-            i.offer_id, i.ownership_type, abs(i.number) AS number, i.currency,
-            i.amount_milliunits, i.price_source, i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['charged', 'refunded'], 'at', span.first_day,
-            span.last_day, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS i
-        CROSS JOIN LATERAL unnest(CASE
-            WHEN i.kind = 'refunded' AND i.period_type = 'trial' THEN ARRAY[]::text[]
-            WHEN i.kind = 'refunded' THEN ARRAY['refunds']
-            WHEN i.ownership_type = 'family_shared' THEN ARRAY['family_shared']
-            WHEN i.period_type = 'trial' THEN ARRAY['trials']
-            WHEN i.period_type IN ('intro', 'offer') THEN ARRAY['charges', 'offers']
-            ELSE ARRAY['charges'] END) AS m (measure)
-        UNION ALL
-        SELECT 'refunds_of_charges', calendar_bucket_start(i.cohort, span.first_day, bucket),
-            i.product_id, i.storefront, i.offer_type, i.period_type,
-            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
-            i.offer_id, i.ownership_type, abs(i.number), i.currency,
-            i.amount_milliunits, i.price_source, i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['refunded'], 'origin', NULL, NULL, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at)) AS i
-        WHERE i.period_type <> 'trial'
-            AND is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity')
-    ) AS c
-    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+RETURNS TABLE (measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text, at timestamptz,
+    origin_at timestamptz, cause text, offer_id text, ownership_type text, number bigint,
+    currency text, amount_milliunits bigint, price_source text, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    SELECT m.measure, i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
+        i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause, i.offer_id,
+        i.ownership_type, abs(i.number), i.currency, i.amount_milliunits, i.price_source,
+        i.account_id
+    FROM movement_row(ARRAY['charged', 'refunded'], false, from_date, to_date, bucket, time_zone,
+        product, environment, include_family_shared, known_at, as_of) AS i
+    CROSS JOIN LATERAL unnest(CASE
+        WHEN i.kind = 'refunded' AND i.period_type = 'trial' THEN ARRAY[]::text[]
+        WHEN i.kind = 'refunded' THEN ARRAY['refunds']
+        WHEN i.ownership_type = 'family_shared' THEN ARRAY['family_shared']
+        WHEN i.period_type = 'trial' THEN ARRAY['trials']
+        WHEN i.period_type IN ('intro', 'offer') THEN ARRAY['charges', 'offers']
+        ELSE ARRAY['charges'] END) AS m (measure)
+    UNION ALL
+    SELECT 'refunds_of_charges', i.from_day, i.product_id, i.storefront, i.offer_type,
+        i.period_type, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
+        i.offer_id, i.ownership_type, abs(i.number), i.currency, i.amount_milliunits,
+        i.price_source, i.account_id
+    FROM movement_row(ARRAY['refunded'], true, from_date, to_date, bucket, time_zone, product,
+        environment, include_family_shared, known_at, as_of) AS i
+    WHERE i.period_type <> 'trial';
 END;
 COMMENT ON FUNCTION report_revenue_item IS
     'What report_revenue counts, in each charge''s own currency: charges (offers again under '

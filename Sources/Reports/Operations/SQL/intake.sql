@@ -53,9 +53,8 @@ SELECT 'notifications_refused', NULL, NULL, reason, (hour AT TIME ZONE 'UTC')::d
 FROM notification_refusal
 UNION ALL
 -- Apple's notification history, each reading counted on its day. Readings overlap.
-SELECT 'notifications_listed', environment, bundle_id, NULL,
-    (compared_at AT TIME ZONE 'UTC')::date, comparison_id::text, compared_at, listed, NULL, NULL,
-    NULL
+SELECT 'notifications_listed', environment, bundle_id, NULL, (compared_at AT TIME ZONE 'UTC')::date,
+    comparison_id::text, compared_at, listed, NULL, NULL, NULL
 FROM notification_history_check
 UNION ALL
 -- Listed notifications that had not arrived, by the day they were found; late since Apple signed

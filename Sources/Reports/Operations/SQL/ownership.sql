@@ -6,8 +6,7 @@ CREATE OR REPLACE FUNCTION binding_item(
 RETURNS TABLE (
     measure text, rule text, product_id text, original_transaction_id text, transaction_id text,
     at timestamptz, account_key uuid, from_account_key uuid, decided_at timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT n.measure, m.rule, m.product_id, m.charge_original_transaction_id, m.transaction_id,
         m.at, m.account_key,
         CASE n.measure WHEN 'moved' THEN m.moved_from_key ELSE m.shared_with_key END,
@@ -28,10 +27,8 @@ END;
 -- The administrator's action that assigned a charge, as known at known_at.
 CREATE OR REPLACE FUNCTION override_action(
     environment text, original_transaction_id text, transaction_id text, known_at timestamptz)
-RETURNS TABLE (
-    administrator text, reason text, account_key uuid, previous_account_key uuid)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS TABLE (administrator text, reason text, account_key uuid, previous_account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT t.administrator, t.reason, t.account_key, t.previous_account_key
     FROM administrator_action AS t
     WHERE t.action IN ('transfer', 'release')
@@ -45,12 +42,10 @@ CREATE OR REPLACE FUNCTION report_ownership_item(
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    measure text, from_day date, rule text, product_id text, original_transaction_id text,
-    transaction_id text, at timestamptz, number bigint, account_id text, from_account_id text,
-    decided_at timestamptz, administrator text, reason text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS TABLE (measure text, from_day date, rule text, product_id text,
+    original_transaction_id text, transaction_id text, at timestamptz, number bigint,
+    account_id text, from_account_id text, decided_at timestamptz, administrator text, reason text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT c.measure, calendar_bucket_start((c.at AT TIME ZONE time_zone)::date, span.first_day, bucket),
         c.rule, c.product_id, c.original_transaction_id, c.transaction_id, c.at, 1::bigint,
         a.account_id, f.account_id, c.decided_at, o.administrator,
@@ -84,15 +79,12 @@ COMMENT ON FUNCTION report_ownership_item IS
     'later than the charge. administrator and reason are those of the action that assigned the '
     'charge; an import that assigned a whole original transaction is not such an action.';
 
-CREATE OR REPLACE FUNCTION report_ownership(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'day',
-    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
-    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    from_day date, to_day date, segment text, measure text, rule text, number bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+CREATE OR REPLACE FUNCTION report_ownership(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
+    bucket text DEFAULT 'day', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
+    by text DEFAULT NULL, known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (from_day date, to_day date, segment text, measure text, rule text, number bigint)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT span.from_day, span.to_day, i.segment, i.measure, i.rule, i.number
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     JOIN (

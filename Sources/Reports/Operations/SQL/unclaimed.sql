@@ -1,13 +1,10 @@
 -- Charges without an owner, as known now or at known_at.
-CREATE OR REPLACE FUNCTION unclaimed_charge(
-    product text, environment text, include_family_shared boolean, include_trials boolean,
-    known_at timestamptz, moment timestamptz)
-RETURNS TABLE (
-    charge_original_transaction_id text, transaction_id text, product_id text, at timestamptz,
-    number smallint, currency text, amount_milliunits bigint, price_source text,
+CREATE OR REPLACE FUNCTION unclaimed_charge(product text, environment text,
+    include_family_shared boolean, include_trials boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (charge_original_transaction_id text, transaction_id text, product_id text,
+    at timestamptz, number smallint, currency text, amount_milliunits bigint, price_source text,
     known_until timestamptz, expires_at timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at, m.number,
         m.currency, m.amount_milliunits, m.price_source, m.known_until, m.expires_at
     FROM movement AS m
@@ -24,8 +21,7 @@ END;
 CREATE OR REPLACE FUNCTION first_seen(
     environment text, original_transaction_id text, transaction_id text, product_id text)
 RETURNS TABLE (recorded_at timestamptz, expires_at timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT t.recorded_at, t.expires_at
     FROM store_transaction AS t
     WHERE t.environment = first_seen.environment
@@ -37,12 +33,10 @@ CREATE OR REPLACE FUNCTION report_unclaimed_item(
     product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    was_over boolean, age text, product_id text, original_transaction_id text, transaction_id text,
-    charged_at timestamptz, first_seen_at timestamptz, expires_at timestamptz, number bigint,
-    currency text, amount_milliunits bigint, price_source text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS TABLE (was_over boolean, age text, product_id text, original_transaction_id text,
+    transaction_id text, charged_at timestamptz, first_seen_at timestamptz, expires_at timestamptz,
+    number bigint, currency text, amount_milliunits bigint, price_source text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT coalesce(t.expires_at <= t.recorded_at, false), age.class, m.product_id,
         m.charge_original_transaction_id, m.transaction_id, m.at, t.recorded_at, t.expires_at,
         m.number::bigint, m.currency, m.amount_milliunits, m.price_source
@@ -83,11 +77,9 @@ CREATE OR REPLACE FUNCTION report_unclaimed(
     product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    was_over boolean, age text, product_id text, currency text, number bigint,
+RETURNS TABLE (was_over boolean, age text, product_id text, currency text, number bigint,
     amount_milliunits bigint, from_catalogue_milliunits bigint, oldest_at timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT i.was_over, i.age, i.product_id, i.currency, sum(i.number)::bigint,
         sum(i.amount_milliunits)::bigint,
         coalesce(sum(i.amount_milliunits) FILTER (WHERE i.price_source = 'catalogue'), 0)::bigint,

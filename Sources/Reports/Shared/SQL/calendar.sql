@@ -14,8 +14,7 @@
 CREATE OR REPLACE FUNCTION calendar_bucket(
     from_date date, to_date date, bucket text, time_zone text, moment timestamptz)
 RETURNS TABLE (from_day date, to_day date)
-LANGUAGE sql STABLE PARALLEL SAFE ROWS 36
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 36 BEGIN ATOMIC
     SELECT greatest(start::date, first_day), least((start + step)::date - 1, last_day)
     FROM (
         SELECT least(to_date, (moment AT TIME ZONE time_zone)::date) AS last_day,
@@ -34,8 +33,7 @@ END;
 
 -- The first day of the row in which a day is counted; null before the first row.
 CREATE OR REPLACE FUNCTION calendar_bucket_start(day date, first_day date, bucket text)
-RETURNS date
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURNS date LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN day >= first_day
     THEN greatest(date_trunc(bucket, day::timestamp)::date, first_day) END;
 
@@ -43,8 +41,7 @@ RETURN CASE WHEN day >= first_day
 -- TIME ZONE" gives the second one: the first is counted from the evening before. One expression, so
 -- that the planner inlines it.
 CREATE OR REPLACE FUNCTION day_start(day date, time_zone text)
-RETURNS timestamptz
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE
     WHEN NOT isfinite(day) THEN day::timestamp AT TIME ZONE time_zone
     WHEN ((day::timestamp - (((((day::timestamp AT TIME ZONE time_zone) AT TIME ZONE 'UTC')
@@ -65,8 +62,7 @@ CREATE OR REPLACE FUNCTION calendar_span(
     from_date date, to_date date, bucket text, time_zone text, moment timestamptz)
 RETURNS TABLE (
     first_day date, last_day date, first_moment timestamptz, last_moment timestamptz, last_row date)
-LANGUAGE sql STABLE PARALLEL SAFE ROWS 1
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 1 BEGIN ATOMIC
     SELECT min(b.from_day), max(b.to_day), day_start(min(b.from_day), time_zone),
         day_start(max(b.to_day) + 1, time_zone), max(b.from_day)
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, moment) AS b;
@@ -75,7 +71,6 @@ END;
 -- Whether a moment is on one of some days, and no later than another one.
 CREATE OR REPLACE FUNCTION is_within(
     at timestamptz, from_day date, to_day date, time_zone text, moment timestamptz)
-RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN at >= day_start(from_day, time_zone) AND at < day_start(to_day + 1, time_zone)
     AND at <= moment;

@@ -5,10 +5,8 @@
 -- known_at. A charge and its movements may belong to different original transactions, so that Citus
 -- can't join the two by shards.
 CREATE OR REPLACE FUNCTION refund_movement(environment text, known_at timestamptz)
-RETURNS TABLE (
-    original_transaction_id text, transaction_id text, product_id text, at timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS TABLE (original_transaction_id text, transaction_id text, product_id text, at timestamptz)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at
     FROM movement AS m
     WHERE m.environment = refund_movement.environment AND m.kind = 'refunded'
@@ -18,12 +16,10 @@ END;
 
 -- Charges as they were known at a moment and are known no longer: few ever change.
 CREATE OR REPLACE FUNCTION charged_before(environment text, known_at timestamptz)
-RETURNS TABLE (
-    charge_original_transaction_id text, transaction_id text, product_id text,
+RETURNS TABLE (charge_original_transaction_id text, transaction_id text, product_id text,
     at timestamptz, is_renewal boolean, product_type text, ownership_type text, period_type text,
     account_key uuid, rule text, decided_at timestamptz, corrected_at timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at, m.is_renewal,
         m.product_type, m.ownership_type, m.period_type, m.account_key, m.rule, m.decided_at,
         m.corrected_at
@@ -35,8 +31,7 @@ END;
 -- Orders that were fulfilled at a moment.
 CREATE OR REPLACE FUNCTION order_fulfilled(known_at timestamptz)
 RETURNS TABLE (order_id uuid)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT o.order_id FROM purchase_order AS o WHERE o.fulfilled_at <= known_at;
 END;
 
@@ -50,8 +45,7 @@ RETURNS TABLE (
     kind text, product_type text, ownership_type text, period_type text, price_milliunits bigint,
     currency text, owner_account_key uuid, rule text, reason text, decided_at timestamptz,
     corrected_at timestamptz, revoked_at timestamptz, order_id uuid, delivered_at timestamptz)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT t.original_transaction_id, t.transaction_id, t.product_id,
         -- The transaction's own date may be later than the charge's: as it is, or was before Apple
         -- reported an earlier one.
@@ -90,12 +84,10 @@ END;
 CREATE OR REPLACE FUNCTION charge_item_then(
     from_day date, to_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
-RETURNS TABLE (
-    measure text, at timestamptz, rule text, product_id text, original_transaction_id text,
-    transaction_id text, order_id uuid, period_type text, currency text, amount_milliunits bigint,
-    account_key uuid)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS TABLE (measure text, at timestamptz, rule text, product_id text,
+    original_transaction_id text, transaction_id text, order_id uuid, period_type text,
+    currency text, amount_milliunits bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT b.measure, c.at, t.rule, t.product_id, t.original_transaction_id, t.transaction_id,
         t.order_id, t.period_type, t.currency, t.price_milliunits, t.owner_account_key
     FROM charge_then(charge_item_then.environment, known_at) AS t
@@ -120,15 +112,12 @@ BEGIN ATOMIC
 END;
 
 -- Charges, once for each measure of charge_basis that counts them, of some days and up to a moment.
-CREATE OR REPLACE FUNCTION charge_item(
-    from_day date, to_day date, time_zone text, product text, environment text,
-    include_family_shared boolean, known_at timestamptz, moment timestamptz)
-RETURNS TABLE (
-    measure text, at timestamptz, rule text, product_id text, original_transaction_id text,
-    transaction_id text, order_id uuid, period_type text, currency text, amount_milliunits bigint,
-    account_key uuid)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+CREATE OR REPLACE FUNCTION charge_item(from_day date, to_day date, time_zone text, product text,
+    environment text, include_family_shared boolean, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (measure text, at timestamptz, rule text, product_id text,
+    original_transaction_id text, transaction_id text, order_id uuid, period_type text,
+    currency text, amount_milliunits bigint, account_key uuid)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     -- Citus refuses a condition without a column next to an outer join: `known_at` is part of
     -- others.
     SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
@@ -197,8 +186,7 @@ END;
 CREATE OR REPLACE FUNCTION undelivered_change(
     from_day date, to_day date, product text, environment text, moment timestamptz)
 RETURNS TABLE (at timestamptz, rule text, product_id text, number bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT c.at, c.rule, c.product_id, c.number
     FROM (
         SELECT t.charged_at AS at, t.rule, t.product_id, 1::bigint AS number, t.order_id,
@@ -251,8 +239,7 @@ CREATE OR REPLACE FUNCTION charge_sum(
     measures text[], from_day date, to_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
 RETURNS TABLE (measure text, day date, rule text, product_id text, number bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT d.measure, d.day, d.cause, d.product_id, d.number
     FROM (
         SELECT s.environment, s.measure, s.day, s.cause, s.product_id, s.ownership_type, s.number
@@ -289,11 +276,9 @@ BEGIN ATOMIC
 END;
 
 -- An administrator's reason, with the current names of the accounts that it names by their keys.
-CREATE OR REPLACE FUNCTION administrator_reason(
-    reason text, account_key uuid, account_id text, previous_account_key uuid,
-    previous_account_id text)
-RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+CREATE OR REPLACE FUNCTION administrator_reason(reason text, account_key uuid, account_id text,
+    previous_account_key uuid, previous_account_id text)
+RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN replace(replace(reason,
     coalesce('{account:' || account_key || '}', ''), coalesce(account_id, 'erased')),
     coalesce('{account:' || previous_account_key || '}', ''),

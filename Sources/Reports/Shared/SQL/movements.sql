@@ -3,8 +3,7 @@
 -- The segment by which a report splits its rows; null: it splits none, or Apple did not report it.
 CREATE OR REPLACE FUNCTION segment_of(
     by text, product_id text, storefront text, offer_type text, period_type text)
-RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE by WHEN 'product' THEN product_id WHEN 'storefront' THEN storefront
     WHEN 'offer_type' THEN offer_type WHEN 'period_type' THEN period_type END;
 
@@ -12,14 +11,12 @@ RETURN CASE by WHEN 'product' THEN product_id WHEN 'storefront' THEN storefront
 CREATE OR REPLACE FUNCTION movement_item(
     kinds text[], basis text, from_day date, to_day date, time_zone text, product text,
     environment text, include_family_shared boolean, known_at timestamptz, moment timestamptz)
-RETURNS TABLE (
-    kind text, cause text, at timestamptz, day date, cohort date, origin_at timestamptz,
+RETURNS TABLE (kind text, cause text, at timestamptz, day date, cohort date, origin_at timestamptz,
     original_transaction_id text, transaction_id text, product_id text, ownership_type text,
     period_type text, offer_type text, offer_id text, storefront text, quantity integer,
     currency text, price_source text, number bigint, amount_milliunits bigint, mrr_twelfths bigint,
     account_key uuid)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT m.kind, movement_summed_cause(m.kind, m.cause, m.mrr_twelfths), m.at,
         (m.at AT TIME ZONE time_zone)::date, movement_cohort(basis, m.origin_at, time_zone),
         m.origin_at, m.original_transaction_id, m.transaction_id, m.product_id, m.ownership_type,
@@ -39,20 +36,16 @@ END;
 -- The same summed up as far as possible: the only place that chooses between the daily sums and the
 -- movements. The sums are by days of UTC, as known now, and have neither storefront nor offer; the day
 -- of the moment, part of which lies ahead, is read from the movements.
-CREATE OR REPLACE FUNCTION movement_sum(
-    kinds text[], basis text, from_day date, to_day date, time_zone text, product text,
-    environment text, include_family_shared boolean, known_at timestamptz, moment timestamptz,
-    by text DEFAULT NULL)
-RETURNS TABLE (
-    kind text, cause text, day date, cohort date, product_id text, ownership_type text,
+CREATE OR REPLACE FUNCTION movement_sum(kinds text[], basis text, from_day date, to_day date,
+    time_zone text, product text, environment text, include_family_shared boolean,
+    known_at timestamptz, moment timestamptz, by text DEFAULT NULL)
+RETURNS TABLE (kind text, cause text, day date, cohort date, product_id text, ownership_type text,
     period_type text, segment text, currency text, price_source text, number bigint,
     amount_milliunits bigint, mrr_twelfths bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT d.kind, d.cause, d.day, d.cohort, d.product_id, d.ownership_type, d.period_type,
         segment_of(by, d.product_id, NULL, NULL, d.period_type), nullif(d.currency, ''),
-        nullif(d.price_source, ''), d.number, d.amount_milliunits,
-        d.mrr_twelfths
+        nullif(d.price_source, ''), d.number, d.amount_milliunits, d.mrr_twelfths
     FROM (
         SELECT s.environment, s.basis, s.kind, s.cause, s.day, s.cohort, s.product_id,
             s.ownership_type, s.period_type, s.currency, s.price_source, s.number,
@@ -92,37 +85,95 @@ BEGIN ATOMIC
         to_day, time_zone, product, environment, include_family_shared, known_at, moment) AS i;
 END;
 
--- What movements come to for each subscription, product, segment and state at the end of a day;
--- by_currency: in monthly revenue.
-CREATE OR REPLACE FUNCTION movement_stock(
-    kinds text[], to_day date, by_currency boolean, time_zone text, product text, environment text,
-    include_family_shared boolean, known_at timestamptz, moment timestamptz)
-RETURNS TABLE (
-    original_transaction_id text, transaction_id text, product_id text, storefront text,
-    offer_type text, period_type text, state text, since timestamptz, origin_at timestamptz,
-    number bigint, currency text, price_source text, mrr_twelfths bigint, account_key uuid)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    SELECT i.original_transaction_id,
-        (array_agg(i.transaction_id ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1],
-        i.product_id, i.storefront, i.offer_type, i.period_type,
-        CASE i.kind WHEN 'state' THEN i.cause END,
-        max(i.at) FILTER (WHERE i.number >= 0), max(i.origin_at), sum(i.number)::bigint,
-        CASE WHEN by_currency THEN i.currency END, CASE WHEN by_currency THEN i.price_source END,
-        sum(i.mrr_twelfths)::bigint,
-        (array_agg(i.account_key ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1]
-    FROM movement_item(kinds, 'at', NULL, to_day, time_zone, product, environment,
-        include_family_shared, known_at, moment) AS i
-    GROUP BY i.original_transaction_id, i.product_id, i.storefront, i.offer_type, i.period_type,
-        CASE i.kind WHEN 'state' THEN i.cause END,
-        CASE WHEN by_currency THEN i.currency END, CASE WHEN by_currency THEN i.price_source END
-    HAVING sum(i.number) <> 0 AND NOT by_currency OR sum(i.mrr_twelfths) <> 0 AND by_currency;
+-- Movements that a report's rows count, with the row of each: by its own date or, by_origin, by that
+-- of its origin. moment: later ones are left out; NULL: as_of and known_at.
+CREATE OR REPLACE FUNCTION movement_row(kinds text[], by_origin boolean, from_date date,
+    to_date date, bucket text, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, as_of timestamptz,
+    moment timestamptz DEFAULT NULL)
+RETURNS TABLE (from_day date, kind text, cause text, at timestamptz, day date, cohort date,
+    origin_at timestamptz, original_transaction_id text, transaction_id text, product_id text,
+    ownership_type text, period_type text, offer_type text, offer_id text, storefront text,
+    currency text, price_source text, number bigint, amount_milliunits bigint, mrr_twelfths bigint,
+    account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    SELECT calendar_bucket_start(CASE WHEN by_origin THEN i.cohort ELSE i.day END, span.first_day,
+            bucket),
+        i.kind, i.cause, i.at, i.day, i.cohort, i.origin_at, i.original_transaction_id,
+        i.transaction_id, i.product_id, i.ownership_type, i.period_type, i.offer_type, i.offer_id,
+        i.storefront, i.currency, i.price_source, i.number, i.amount_milliunits, i.mrr_twelfths,
+        a.account_id
+    FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+    CROSS JOIN LATERAL movement_item(kinds, 'origin',
+        CASE WHEN NOT by_origin THEN span.first_day END,
+        CASE WHEN NOT by_origin THEN span.last_day END, time_zone, product, environment,
+        include_family_shared, known_at, coalesce(moment, least(as_of, known_at))) AS i
+    LEFT JOIN account_by_key AS a ON a.account_key = i.account_key
+    WHERE NOT by_origin
+        OR is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity');
+END;
+
+-- The same summed up; with_earlier: also those before the first row, which have no from_day.
+CREATE OR REPLACE FUNCTION movement_flow(kinds text[], basis text, by_origin boolean,
+    with_earlier boolean, from_date date, to_date date, bucket text, time_zone text, product text,
+    environment text, include_family_shared boolean, known_at timestamptz, as_of timestamptz,
+    by text, moment timestamptz DEFAULT NULL)
+RETURNS TABLE (from_day date, kind text, cause text, day date, cohort date, period_type text,
+    segment text, currency text, price_source text, number bigint, amount_milliunits bigint,
+    mrr_twelfths bigint)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    SELECT calendar_bucket_start(CASE WHEN by_origin THEN s.cohort ELSE s.day END, span.first_day,
+            bucket),
+        s.kind, s.cause, s.day, s.cohort, s.period_type, s.segment, s.currency, s.price_source,
+        s.number, s.amount_milliunits, s.mrr_twelfths
+    FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+    CROSS JOIN LATERAL movement_sum(kinds, basis,
+        CASE WHEN NOT with_earlier THEN span.first_day END,
+        CASE WHEN NOT by_origin THEN span.last_day END, time_zone, product, environment,
+        include_family_shared, known_at, coalesce(moment, least(as_of, known_at)), by) AS s
+    WHERE NOT by_origin OR s.cohort BETWEEN span.first_day AND span.last_day;
+END;
+
+-- What movements come to for each subscription, product, segment and state at the end of a report's
+-- last row or, is_opening, at the start of the first; by_currency: in monthly revenue.
+CREATE OR REPLACE FUNCTION movement_stock(kinds text[], is_opening boolean, by_currency boolean,
+    from_date date, to_date date, bucket text, time_zone text, product text, environment text,
+    include_family_shared boolean, known_at timestamptz, as_of timestamptz)
+RETURNS TABLE (from_day date, original_transaction_id text, transaction_id text, product_id text,
+    storefront text, offer_type text, period_type text, state text, since timestamptz,
+    origin_at timestamptz, number bigint, currency text, price_source text, mrr_twelfths bigint,
+    account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    SELECT CASE WHEN is_opening THEN span.first_day ELSE span.last_row END,
+        s.original_transaction_id, s.transaction_id, s.product_id, s.storefront, s.offer_type,
+        s.period_type, s.state, s.since, s.origin_at, s.number, s.currency, s.price_source,
+        s.mrr_twelfths, a.account_id
+    FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+    CROSS JOIN LATERAL (
+        SELECT i.original_transaction_id, (array_agg(
+                i.transaction_id ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1]
+                AS transaction_id,
+            i.product_id, i.storefront, i.offer_type, i.period_type,
+            CASE i.kind WHEN 'state' THEN i.cause END AS state,
+            max(i.at) FILTER (WHERE i.number >= 0) AS since, max(i.origin_at) AS origin_at,
+            sum(i.number)::bigint AS number, CASE WHEN by_currency THEN i.currency END AS currency,
+            CASE WHEN by_currency THEN i.price_source END AS price_source,
+            sum(i.mrr_twelfths)::bigint AS mrr_twelfths, (array_agg(
+                i.account_key ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1]
+                AS account_key
+        FROM movement_item(kinds, 'at', NULL,
+            CASE WHEN is_opening THEN span.first_day - 1 ELSE span.last_day END, time_zone, product,
+            environment, include_family_shared, known_at, least(as_of, known_at)) AS i
+        GROUP BY i.original_transaction_id, i.product_id, i.storefront, i.offer_type,
+            i.period_type, 7, 11, 12
+        HAVING sum(i.number) <> 0 AND NOT by_currency OR sum(i.mrr_twelfths) <> 0 AND by_currency
+    ) AS s
+    LEFT JOIN account_by_key AS a ON a.account_key = s.account_key;
 END;
 
 -- The kinds of movements that change the number of active subscriptions.
 CREATE OR REPLACE FUNCTION active_kinds(include_trials boolean)
-RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to']
     || CASE WHEN include_trials THEN ARRAY['trial_started', 'trial_ended'] ELSE '{}'::text[] END;
 
@@ -143,9 +194,7 @@ WHERE g.source = 'grant' AND coalesce(g.ends_at, g.revoked_at) IS NOT NULL;
 -- that what was once converted never changes. Null: there is none.
 CREATE OR REPLACE FUNCTION exchange_rate_on(
     reporting_currency text, currency text, day date, known_at timestamptz DEFAULT NULL)
-RETURNS numeric
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS numeric LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT CASE WHEN exchange_rate_on.currency = exchange_rate_on.reporting_currency THEN 1
         ELSE coalesce(
             (SELECT r.rate FROM exchange_rate AS r
@@ -165,9 +214,7 @@ END;
 -- any, Apple's usual 30 %.
 CREATE OR REPLACE FUNCTION commission_on(
     product_id text, day date, known_at timestamptz DEFAULT NULL)
-RETURNS numeric
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS numeric LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT coalesce((
         SELECT c.percent FROM commission AS c
         WHERE c.product_id IN (commission_on.product_id, '') AND c.valid_from <= day

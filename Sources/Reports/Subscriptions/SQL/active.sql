@@ -1,8 +1,7 @@
 -- The column of report_active in which a movement is counted. The conversion of a trial that was
 -- counted is not new.
 CREATE OR REPLACE FUNCTION active_measure(kind text, cause text)
-RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE kind
     WHEN 'started' THEN 'new'
     WHEN 'trial_started' THEN 'new'
@@ -14,24 +13,17 @@ RETURN CASE kind
     WHEN 'changed_from' THEN 'changed_out'
 END;
 
-CREATE OR REPLACE FUNCTION report_active(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
-    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
-    include_grants boolean DEFAULT false, by text DEFAULT NULL,
-    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    from_day date, to_day date, segment text, opening bigint, new bigint,
+CREATE OR REPLACE FUNCTION report_active(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
+    bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
+    include_trials boolean DEFAULT false, include_grants boolean DEFAULT false,
+    by text DEFAULT NULL, known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (from_day date, to_day date, segment text, opening bigint, new bigint,
     resubscribed bigint, expired bigint, refunded bigint, churned bigint, changed_in bigint,
     changed_out bigint, active bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.segment,
-            sum(c.number) AS number,
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    WITH flow AS (
+        SELECT c.from_day, c.segment, sum(c.number) AS number,
             sum(c.number) FILTER (WHERE c.measure = 'new') AS new,
             sum(c.number) FILTER (WHERE c.measure = 'resubscribed') AS resubscribed,
             -sum(c.number) FILTER (WHERE c.measure = 'expired') AS expired,
@@ -39,21 +31,19 @@ BEGIN ATOMIC
             sum(c.number) FILTER (WHERE c.measure = 'changed_in') AS changed_in,
             -sum(c.number) FILTER (WHERE c.measure = 'changed_out') AS changed_out
         FROM (
-            SELECT s.day, s.segment,
-                active_measure(s.kind, s.cause) AS measure, s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL,
-                shown.last_day, time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at), by) AS s
+            SELECT s.from_day, s.segment, active_measure(s.kind, s.cause) AS measure, s.number
+            FROM movement_flow(active_kinds(include_trials), 'at', false, true, from_date, to_date,
+                bucket, time_zone, product, environment, include_family_shared, known_at, as_of,
+                by) AS s
             UNION ALL
-            SELECT (g.at AT TIME ZONE time_zone)::date, NULL,
-                CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END, g.number
-            FROM grant_movement AS g
-            WHERE include_grants AND environment = 'production' AND product IS NULL
-                AND (g.at AT TIME ZONE time_zone)::date <= (SELECT shown.last_day FROM shown)
+            SELECT calendar_bucket_start((g.at AT TIME ZONE time_zone)::date, span.first_day,
+                    bucket),
+                NULL, CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END, g.number
+            FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+            JOIN grant_movement AS g ON (g.at AT TIME ZONE time_zone)::date <= span.last_day
                 AND g.at <= least(as_of, known_at)
+            WHERE include_grants AND environment = 'production' AND product IS NULL
         ) AS c
-        CROSS JOIN shown
         GROUP BY 1, 2
     )
     SELECT span.from_day, span.to_day, p.segment,
@@ -65,8 +55,7 @@ BEGIN ATOMIC
         (coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days)::bigint
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN (SELECT flow.segment FROM flow UNION SELECT NULL WHERE by IS NULL) AS p
-    LEFT JOIN flow AS f ON f.from_day = span.from_day
-        AND f.segment IS NOT DISTINCT FROM p.segment
+    LEFT JOIN flow AS f ON f.from_day = span.from_day AND f.segment IS NOT DISTINCT FROM p.segment
     LEFT JOIN flow AS o ON o.from_day IS NULL AND o.segment IS NOT DISTINCT FROM p.segment
     WINDOW days AS (PARTITION BY p.segment ORDER BY span.from_day)
     ORDER BY span.from_day, p.segment;
@@ -92,63 +81,48 @@ CREATE OR REPLACE FUNCTION report_active_item(
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
     include_grants boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    measure text, from_day date, product_id text, storefront text, offer_type text,
-    period_type text, original_transaction_id text, transaction_id text,
-    at timestamptz, origin_at timestamptz, kind text, cause text, number bigint, account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS TABLE (measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text, at timestamptz,
+    origin_at timestamptz, kind text, cause text, number bigint, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
-    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
-        c.original_transaction_id, c.transaction_id, c.at,
-        c.origin_at, c.kind, c.cause, c.number, coalesce(c.account_id, a.account_id)
-    FROM (
-        SELECT active_measure(i.kind, i.cause) AS measure,
-            calendar_bucket_start(i.day, span.first_day, bucket) AS from_day, i.product_id,
-            i.storefront, i.offer_type, i.period_type,
-            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.kind, i.cause,
-            CASE WHEN active_measure(i.kind, i.cause) IN ('expired', 'refunded', 'changed_out')
-                THEN -i.number
-                ELSE i.number END AS number,
-            i.account_key, NULL AS account_id
-        FROM span
-        CROSS JOIN LATERAL movement_item(active_kinds(include_trials), 'at', span.first_day,
-            span.last_day, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS i
-        UNION ALL
-        SELECT 'active', span.last_row, s.product_id, s.storefront, s.offer_type, s.period_type,
-            s.original_transaction_id, s.transaction_id,
-            s.since, s.origin_at, NULL, NULL, s.number, s.account_key, NULL
-        FROM span
-        CROSS JOIN LATERAL movement_stock(active_kinds(include_trials), span.last_day, false,
-            time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS s
-        UNION ALL
-        SELECT CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END,
-            calendar_bucket_start((g.at AT TIME ZONE time_zone)::date,
-                (SELECT span.first_day FROM span), bucket),
-            NULL, NULL, NULL, NULL, NULL, g.grant_id::text, g.at, NULL, 'grant', g.entitlement,
-            abs(g.number), NULL,
-            g.account_id
-        FROM grant_movement AS g
-        WHERE include_grants AND environment = 'production' AND product IS NULL
-            AND (g.at AT TIME ZONE time_zone)::date >= (SELECT span.first_day FROM span)
-            AND (g.at AT TIME ZONE time_zone)::date <= (SELECT span.last_day FROM span)
-            AND g.at <= least(as_of, known_at)
-        UNION ALL
-        SELECT 'active', (SELECT span.last_row FROM span), NULL, NULL, NULL, NULL, NULL,
-            g.grant_id::text, max(g.at),
-            NULL, 'grant', g.entitlement, sum(g.number)::bigint, NULL, g.account_id
-        FROM grant_movement AS g
-        WHERE include_grants AND environment = 'production' AND product IS NULL
-            AND (g.at AT TIME ZONE time_zone)::date <= (SELECT span.last_day FROM span)
-            AND g.at <= least(as_of, known_at)
-        GROUP BY g.grant_id, g.entitlement, g.account_id
-        HAVING sum(g.number) <> 0
-    ) AS c
-    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+    SELECT active_measure(i.kind, i.cause), i.from_day, i.product_id, i.storefront, i.offer_type,
+        i.period_type, i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.kind,
+        i.cause,
+        CASE WHEN active_measure(i.kind, i.cause) IN ('expired', 'refunded', 'changed_out')
+            THEN -i.number ELSE i.number END,
+        i.account_id
+    FROM movement_row(active_kinds(include_trials), false, from_date, to_date, bucket, time_zone,
+        product, environment, include_family_shared, known_at, as_of) AS i
+    UNION ALL
+    SELECT 'active', s.from_day, s.product_id, s.storefront, s.offer_type, s.period_type,
+        s.original_transaction_id, s.transaction_id, s.since, s.origin_at, NULL, NULL, s.number,
+        s.account_id
+    FROM movement_stock(active_kinds(include_trials), false, false, from_date, to_date, bucket,
+        time_zone, product, environment, include_family_shared, known_at, as_of) AS s
+    UNION ALL
+    SELECT CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END,
+        calendar_bucket_start((g.at AT TIME ZONE time_zone)::date,
+            (SELECT span.first_day FROM span), bucket),
+        NULL, NULL, NULL, NULL, NULL, g.grant_id::text, g.at, NULL, 'grant', g.entitlement,
+        abs(g.number), g.account_id
+    FROM grant_movement AS g
+    WHERE include_grants AND environment = 'production' AND product IS NULL
+        AND (g.at AT TIME ZONE time_zone)::date >= (SELECT span.first_day FROM span)
+        AND (g.at AT TIME ZONE time_zone)::date <= (SELECT span.last_day FROM span)
+        AND g.at <= least(as_of, known_at)
+    UNION ALL
+    SELECT 'active', (SELECT span.last_row FROM span), NULL, NULL, NULL, NULL, NULL,
+        g.grant_id::text, max(g.at), NULL, 'grant', g.entitlement, sum(g.number)::bigint,
+        g.account_id
+    FROM grant_movement AS g
+    WHERE include_grants AND environment = 'production' AND product IS NULL
+        AND (g.at AT TIME ZONE time_zone)::date <= (SELECT span.last_day FROM span)
+        AND g.at <= least(as_of, known_at)
+    GROUP BY g.grant_id, g.entitlement, g.account_id
+    HAVING sum(g.number) <> 0;
 END;
 COMMENT ON FUNCTION report_active_item IS
     'What report_active counts: each movement under new, resubscribed, expired, refunded, '

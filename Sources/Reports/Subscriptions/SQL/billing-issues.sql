@@ -5,12 +5,10 @@
 CREATE OR REPLACE FUNCTION billing_issue_stock(
     state text, last_day date, time_zone text, product text, environment text,
     include_family_shared boolean, known_at timestamptz, moment timestamptz)
-RETURNS TABLE (
-    product_id text, storefront text, offer_type text, period_type text,
+RETURNS TABLE (product_id text, storefront text, offer_type text, period_type text,
     original_transaction_id text, transaction_id text, since timestamptz, until timestamptz,
     number bigint, account_key uuid)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH ending AS (
         SELECT least(
             day_start(last_day + 1, time_zone) - interval '1 microsecond', moment) AS at
@@ -54,62 +52,36 @@ CREATE OR REPLACE FUNCTION report_billing_issues_item(
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    measure text, from_day date, product_id text, storefront text, offer_type text,
-    period_type text, original_transaction_id text, transaction_id text,
-    since timestamptz, until timestamptz, number bigint, account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS TABLE (measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text, since timestamptz,
+    until timestamptz, number bigint, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH span AS (
         SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
     )
-    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
-        c.original_transaction_id, c.transaction_id,
-        c.since, c.until, c.number, a.account_id
-    FROM (
-        -- One branch a measure, so that a request for one does not wait for the others. What has
-        -- begun has an end, which may be expected and lie ahead.
-        SELECT 'entered' AS measure,
-            calendar_bucket_start(i.cohort, span.first_day, bucket) AS from_day,
-            i.product_id, i.storefront, i.offer_type, i.period_type,
-            i.original_transaction_id, i.transaction_id, i.origin_at AS since, i.at AS until,
-            i.number, i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['billing_recovered', 'billing_lost'], 'origin', NULL,
-            NULL, time_zone, product, environment, include_family_shared, known_at, 'infinity') AS i
-        WHERE is_within(i.origin_at, span.first_day, span.last_day, time_zone,
-            least(as_of, known_at))
-        UNION ALL
-        SELECT k.measure, calendar_bucket_start(i.day, span.first_day, bucket),
-            i.product_id, i.storefront, i.offer_type, i.period_type,
-            i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_key
-        FROM span
-        CROSS JOIN (VALUES ('recovered', 'billing_recovered'), ('lost', 'billing_lost'))
-            AS k (measure, kind)
-        CROSS JOIN LATERAL movement_item(ARRAY[k.kind], 'at', span.first_day, span.last_day,
-            time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS i
-        UNION ALL
-        SELECT k.measure, calendar_bucket_start(i.cohort, span.first_day, bucket),
-            i.product_id, i.storefront, i.offer_type, i.period_type,
-            i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_key
-        FROM span
-        CROSS JOIN (VALUES ('cohort_recovered', 'billing_recovered'), ('cohort_lost', 'billing_lost'))
-            AS k (measure, kind)
-        CROSS JOIN LATERAL movement_item(ARRAY[k.kind], 'origin', NULL, NULL, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at)) AS i
-        WHERE i.kind IN ('billing_recovered', 'billing_lost')
-            AND is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity')
-        UNION ALL
-        SELECT k.measure, span.last_row, s.product_id, s.storefront, s.offer_type, s.period_type,
-            s.original_transaction_id,
-            s.transaction_id, s.since, s.until, s.number, s.account_key
-        FROM span
-        CROSS JOIN (VALUES ('in_grace_period'), ('in_billing_retry')) AS k (measure)
-        CROSS JOIN LATERAL billing_issue_stock(k.measure, span.last_day, time_zone, product,
-            environment, include_family_shared, known_at, least(as_of, known_at)) AS s
-    ) AS c
-    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+    -- One branch a measure, so that a request for one does not wait for the others. What has begun
+    -- has an end, which may be expected and lie ahead.
+    SELECT 'entered', i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
+        i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_id
+    FROM movement_row(ARRAY['billing_recovered', 'billing_lost'], true, from_date, to_date, bucket,
+        time_zone, product, environment, include_family_shared, known_at, as_of, 'infinity') AS i
+    WHERE i.origin_at <= least(as_of, known_at)
+    UNION ALL
+    SELECT k.measure, i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
+        i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_id
+    FROM (VALUES ('recovered', 'billing_recovered', false), ('lost', 'billing_lost', false),
+        ('cohort_recovered', 'billing_recovered', true), ('cohort_lost', 'billing_lost', true))
+        AS k (measure, kind, by_origin)
+    CROSS JOIN LATERAL movement_row(ARRAY[k.kind], k.by_origin, from_date, to_date, bucket,
+        time_zone, product, environment, include_family_shared, known_at, as_of) AS i
+    UNION ALL
+    SELECT k.measure, span.last_row, s.product_id, s.storefront, s.offer_type, s.period_type,
+        s.original_transaction_id, s.transaction_id, s.since, s.until, s.number, a.account_id
+    FROM span
+    CROSS JOIN (VALUES ('in_grace_period'), ('in_billing_retry')) AS k (measure)
+    CROSS JOIN LATERAL billing_issue_stock(k.measure, span.last_day, time_zone, product,
+        environment, include_family_shared, known_at, least(as_of, known_at)) AS s
+    LEFT JOIN account_by_key AS a ON a.account_key = s.account_key;
 END;
 COMMENT ON FUNCTION report_billing_issues_item IS
     'What report_billing_issues counts. Under in_grace_period and in_billing_retry each '
@@ -121,18 +93,12 @@ CREATE OR REPLACE FUNCTION report_billing_issues(
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    from_day date, to_day date, segment text, in_grace_period bigint, in_billing_retry bigint,
-    entered bigint, recovered bigint, lost bigint, cohort_recovered bigint, cohort_lost bigint,
-    recovery_rate numeric)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day,
-            c.segment,
+RETURNS TABLE (from_day date, to_day date, segment text, in_grace_period bigint,
+    in_billing_retry bigint, entered bigint, recovered bigint, lost bigint, cohort_recovered bigint,
+    cohort_lost bigint, recovery_rate numeric)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    WITH flow AS (
+        SELECT c.from_day, c.segment,
             sum(c.number) FILTER (WHERE c.measure = 'in_grace_period') AS in_grace_period,
             sum(c.number) FILTER (WHERE c.measure = 'in_billing_retry') AS in_billing_retry,
             sum(c.number) FILTER (WHERE c.measure = 'entered') AS entered,
@@ -141,49 +107,41 @@ BEGIN ATOMIC
             sum(c.number) FILTER (WHERE c.measure = 'cohort_recovered') AS cohort_recovered,
             sum(c.number) FILTER (WHERE c.measure = 'cohort_lost') AS cohort_lost
         FROM (
-            SELECT s.day, s.segment, s.cause AS measure, s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['state'], 'at', NULL, shown.last_day,
-                time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at), by) AS s
+            SELECT s.from_day, s.segment, s.cause AS measure, s.number
+            FROM movement_flow(ARRAY['state'], 'at', false, true, from_date, to_date, bucket,
+                time_zone, product, environment, include_family_shared, known_at, as_of, by) AS s
             WHERE s.cause IN ('in_grace_period', 'in_billing_retry')
             UNION ALL
-            SELECT s.day, s.segment,
+            SELECT s.from_day, s.segment,
                 CASE s.kind WHEN 'billing_recovered' THEN 'recovered' ELSE 'lost' END, s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'at',
-                shown.first_day, shown.last_day,
-                time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at), by) AS s
+            FROM movement_flow(ARRAY['billing_recovered', 'billing_lost'], 'at', false, false,
+                from_date, to_date, bucket, time_zone, product, environment, include_family_shared,
+                known_at, as_of, by) AS s
             UNION ALL
-            SELECT s.cohort, s.segment,
+            SELECT s.from_day, s.segment,
                 CASE s.kind WHEN 'billing_recovered' THEN 'cohort_recovered' ELSE 'cohort_lost' END,
                 s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'origin',
-                shown.first_day, NULL, time_zone, product, environment,
-                include_family_shared, known_at, least(as_of, known_at), by) AS s
-            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
+            FROM movement_flow(ARRAY['billing_recovered', 'billing_lost'], 'origin', true, false,
+                from_date, to_date, bucket, time_zone, product, environment, include_family_shared,
+                known_at, as_of, by) AS s
             UNION ALL
             -- What has begun has an end, which may be expected and lie ahead.
-            SELECT s.cohort, s.segment, 'entered', s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['billing_recovered', 'billing_lost'], 'origin',
-                shown.first_day, NULL, time_zone, product, environment, include_family_shared,
-                known_at, 'infinity', by) AS s
-            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
-                AND s.cohort < (least(as_of, known_at) AT TIME ZONE time_zone)::date
+            SELECT s.from_day, s.segment, 'entered', s.number
+            FROM movement_flow(ARRAY['billing_recovered', 'billing_lost'], 'origin', true, false,
+                from_date, to_date, bucket, time_zone, product, environment, include_family_shared,
+                known_at, as_of, by, 'infinity') AS s
+            WHERE s.cohort < (least(as_of, known_at) AT TIME ZONE time_zone)::date
             UNION ALL
-            SELECT i.cohort,
-                segment_of(by, i.product_id, i.storefront, i.offer_type, i.period_type), 'entered', i.number
-            FROM movement_item(ARRAY['billing_recovered', 'billing_lost'], 'origin',
+            SELECT calendar_bucket_start(i.cohort, span.first_day, bucket),
+                segment_of(by, i.product_id, i.storefront, i.offer_type, i.period_type), 'entered',
+                i.number
+            FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+            CROSS JOIN LATERAL movement_item(ARRAY['billing_recovered', 'billing_lost'], 'origin',
                 (least(as_of, known_at) AT TIME ZONE time_zone)::date, NULL, time_zone, product,
                 environment, include_family_shared, known_at, 'infinity') AS i
-            CROSS JOIN shown
             WHERE i.cohort = (least(as_of, known_at) AT TIME ZONE time_zone)::date
-                AND i.cohort <= shown.last_day AND i.origin_at <= least(as_of, known_at)
+                AND i.cohort <= span.last_day AND i.origin_at <= least(as_of, known_at)
         ) AS c
-        CROSS JOIN shown
         GROUP BY 1, 2
     )
     SELECT span.from_day, span.to_day, p.segment,
@@ -195,8 +153,7 @@ BEGIN ATOMIC
         round(coalesce(f.cohort_recovered, 0) / nullif(f.entered, 0), 6)
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN (SELECT flow.segment FROM flow UNION SELECT NULL WHERE by IS NULL) AS p
-    LEFT JOIN flow AS f ON f.from_day = span.from_day
-        AND f.segment IS NOT DISTINCT FROM p.segment
+    LEFT JOIN flow AS f ON f.from_day = span.from_day AND f.segment IS NOT DISTINCT FROM p.segment
     LEFT JOIN flow AS o ON o.from_day IS NULL AND o.segment IS NOT DISTINCT FROM p.segment
     WINDOW days AS (PARTITION BY p.segment ORDER BY span.from_day)
     ORDER BY span.from_day, p.segment;

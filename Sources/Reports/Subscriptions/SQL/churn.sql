@@ -1,29 +1,22 @@
 -- The cause under which report_churn counts a movement; null: it does not.
 CREATE OR REPLACE FUNCTION churn_cause(kind text, cause text)
-RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN kind = 'ended' THEN cause
     -- A revoked trial is not a refund.
     WHEN kind = 'trial_ended' AND cause = 'refunded' THEN 'unknown'
     WHEN kind = 'trial_ended' AND cause NOT IN ('converted', 'recovered') THEN cause END;
 
-CREATE OR REPLACE FUNCTION report_churn(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
-    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
-    by text DEFAULT NULL,
-    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    from_day date, to_day date, segment text, active_at_start bigint, voluntary bigint,
+CREATE OR REPLACE FUNCTION report_churn(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
+    bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
+    include_trials boolean DEFAULT false, by text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
+    as_of timestamptz DEFAULT now())
+RETURNS TABLE (from_day date, to_day date, segment text, active_at_start bigint, voluntary bigint,
     price_not_consented bigint, involuntary bigint, product_withdrawn bigint, unknown bigint,
     expired bigint, refunded bigint, churned bigint, resubscribed bigint, churn_rate numeric,
     expiry_rate numeric)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    WITH flow AS (
         SELECT c.from_day, c.segment, sum(c.number) AS number,
             -sum(c.number) FILTER (WHERE c.cause IN ('voluntary', 'price_not_consented'))
                 AS voluntary,
@@ -37,21 +30,18 @@ BEGIN ATOMIC
             sum(c.number) FILTER (WHERE active_measure(c.kind, c.movement_cause) = 'resubscribed')
                 AS resubscribed
         FROM (
-            SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
-                s.segment, s.kind,
-                s.cause AS movement_cause, churn_cause(s.kind, s.cause) AS cause, s.number
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(active_kinds(include_trials), 'at', NULL,
-                shown.last_day, time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at), by) AS s
+            SELECT s.from_day, s.segment, s.kind, s.cause AS movement_cause,
+                churn_cause(s.kind, s.cause) AS cause, s.number
+            FROM movement_flow(active_kinds(include_trials), 'at', false, true, from_date, to_date,
+                bucket, time_zone, product, environment, include_family_shared, known_at, as_of,
+                by) AS s
         ) AS c
         GROUP BY 1, 2
     )
     SELECT b.from_day, b.to_day, b.segment, b.opening::bigint, b.voluntary::bigint,
         b.price_not_consented::bigint, b.involuntary::bigint, b.product_withdrawn::bigint,
-        b.unknown::bigint, b.expired::bigint, b.refunded::bigint,
-        (b.expired + b.refunded)::bigint, b.resubscribed::bigint,
-        round((b.expired + b.refunded) / nullif(b.opening, 0), 6),
+        b.unknown::bigint, b.expired::bigint, b.refunded::bigint, (b.expired + b.refunded)::bigint,
+        b.resubscribed::bigint, round((b.expired + b.refunded) / nullif(b.opening, 0), 6),
         round(b.expired / nullif(b.opening, 0), 6)
     FROM (
         SELECT span.from_day, span.to_day, p.segment,
@@ -90,47 +80,32 @@ CREATE OR REPLACE FUNCTION report_churn_item(
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    measure text, from_day date, product_id text, storefront text, offer_type text,
-    period_type text, original_transaction_id text, transaction_id text,
-    at timestamptz, origin_at timestamptz, cause text, number bigint, account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    )
-    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
-        c.original_transaction_id, c.transaction_id, c.at,
-        c.origin_at, c.cause, c.number, a.account_id
-    FROM (
-        SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
-            i.product_id, i.storefront, i.offer_type, i.period_type,
-            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
-            abs(i.number) AS number, i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item(
-            ARRAY['ended', 'resumed'] || CASE WHEN include_trials THEN ARRAY['trial_ended'] END, 'at',
-            span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
-            known_at, least(as_of, known_at)) AS i
-        CROSS JOIN LATERAL unnest(CASE
-            WHEN active_measure(i.kind, i.cause) = 'resubscribed' THEN ARRAY['resubscribed']
-            ELSE CASE churn_cause(i.kind, i.cause)
-                WHEN 'refunded' THEN ARRAY['refunded']
-                WHEN 'voluntary' THEN ARRAY['voluntary', 'expired']
-                WHEN 'price_not_consented' THEN ARRAY['voluntary', 'price_not_consented', 'expired']
-                WHEN 'billing' THEN ARRAY['involuntary', 'expired']
-                WHEN 'product_withdrawn' THEN ARRAY['product_withdrawn', 'expired']
-                WHEN 'unknown' THEN ARRAY['unknown', 'expired'] END END) AS m (measure)
-        UNION ALL
-        SELECT 'active_at_start', span.first_day, s.product_id, s.storefront, s.offer_type, s.period_type,
-            s.original_transaction_id,
-            s.transaction_id, s.since, s.origin_at, NULL, s.number, s.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_stock(active_kinds(include_trials), span.first_day - 1, false,
-            time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS s
-    ) AS c
-    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+RETURNS TABLE (measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text, at timestamptz,
+    origin_at timestamptz, cause text, number bigint, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    SELECT m.measure, i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
+        i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause, abs(i.number),
+        i.account_id
+    FROM movement_row(
+        ARRAY['ended', 'resumed'] || CASE WHEN include_trials THEN ARRAY['trial_ended'] END, false,
+        from_date, to_date, bucket, time_zone, product, environment, include_family_shared,
+        known_at, as_of) AS i
+    CROSS JOIN LATERAL unnest(CASE
+        WHEN active_measure(i.kind, i.cause) = 'resubscribed' THEN ARRAY['resubscribed']
+        ELSE CASE churn_cause(i.kind, i.cause)
+            WHEN 'refunded' THEN ARRAY['refunded']
+            WHEN 'voluntary' THEN ARRAY['voluntary', 'expired']
+            WHEN 'price_not_consented' THEN ARRAY['voluntary', 'price_not_consented', 'expired']
+            WHEN 'billing' THEN ARRAY['involuntary', 'expired']
+            WHEN 'product_withdrawn' THEN ARRAY['product_withdrawn', 'expired']
+            WHEN 'unknown' THEN ARRAY['unknown', 'expired'] END END) AS m (measure)
+    UNION ALL
+    SELECT 'active_at_start', s.from_day, s.product_id, s.storefront, s.offer_type, s.period_type,
+        s.original_transaction_id, s.transaction_id, s.since, s.origin_at, NULL, s.number,
+        s.account_id
+    FROM movement_stock(active_kinds(include_trials), true, false, from_date, to_date, bucket,
+        time_zone, product, environment, include_family_shared, known_at, as_of) AS s;
 END;
 COMMENT ON FUNCTION report_churn_item IS
     'What report_churn counts: each end, once for each of its columns, and each return; under '

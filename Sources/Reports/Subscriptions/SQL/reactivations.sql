@@ -1,27 +1,19 @@
-CREATE OR REPLACE FUNCTION report_reactivations(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
-    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
+CREATE OR REPLACE FUNCTION report_reactivations(from_date date DEFAULT NULL,
+    to_date date DEFAULT NULL, bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC',
+    product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
-    by text DEFAULT NULL, known_at timestamptz DEFAULT NULL,
-    as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    from_day date, to_day date, segment text, switched_off bigint, switched_on bigint,
+    by text DEFAULT NULL, known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (from_day date, to_day date, segment text, switched_off bigint, switched_on bigint,
     resubscribed bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
-        SELECT calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
-            s.segment,
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    WITH flow AS (
+        SELECT s.from_day, s.segment,
             sum(s.number) FILTER (WHERE s.kind = 'auto_renew_off') AS switched_off,
             sum(s.number) FILTER (WHERE s.kind = 'auto_renew_on') AS switched_on,
             sum(s.number) FILTER (WHERE s.kind = 'resumed') AS resubscribed
-        FROM shown
-        CROSS JOIN LATERAL movement_sum(ARRAY['auto_renew_off', 'auto_renew_on', 'resumed'], 'at',
-            shown.first_day, shown.last_day, time_zone, product, environment,
-            include_family_shared, known_at, least(as_of, known_at), by) AS s
+        FROM movement_flow(ARRAY['auto_renew_off', 'auto_renew_on', 'resumed'], 'at', false, false,
+            from_date, to_date, bucket, time_zone, product, environment, include_family_shared,
+            known_at, as_of, by) AS s
         WHERE (include_trials OR s.period_type <> 'trial')
             AND NOT (s.kind = 'resumed' AND s.cause = 'recovered')
         GROUP BY 1, 2
@@ -30,8 +22,7 @@ BEGIN ATOMIC
         coalesce(f.switched_on, 0)::bigint, coalesce(f.resubscribed, 0)::bigint
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN (SELECT flow.segment FROM flow UNION SELECT NULL WHERE by IS NULL) AS p
-    LEFT JOIN flow AS f ON f.from_day = span.from_day
-        AND f.segment IS NOT DISTINCT FROM p.segment
+    LEFT JOIN flow AS f ON f.from_day = span.from_day AND f.segment IS NOT DISTINCT FROM p.segment
     ORDER BY span.from_day, p.segment;
 END;
 COMMENT ON FUNCTION report_reactivations IS
@@ -48,23 +39,16 @@ CREATE OR REPLACE FUNCTION report_reactivations_item(
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    measure text, from_day date, product_id text, storefront text, offer_type text,
-    period_type text, original_transaction_id text, transaction_id text,
-    at timestamptz, origin_at timestamptz, number bigint, account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+RETURNS TABLE (measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text, at timestamptz,
+    origin_at timestamptz, number bigint, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT CASE i.kind WHEN 'auto_renew_off' THEN 'switched_off'
             WHEN 'auto_renew_on' THEN 'switched_on' ELSE 'resubscribed' END,
-        calendar_bucket_start(i.day, span.first_day, bucket),
-        i.product_id, i.storefront, i.offer_type, i.period_type,
-        i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.number,
-        a.account_id
-    FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
-    CROSS JOIN LATERAL movement_item(ARRAY['auto_renew_off', 'auto_renew_on', 'resumed'], 'at',
-        span.first_day, span.last_day, time_zone, product, environment, include_family_shared,
-        known_at, least(as_of, known_at)) AS i
-    LEFT JOIN account_by_key AS a ON a.account_key = i.account_key
+        i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
+        i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.number, i.account_id
+    FROM movement_row(ARRAY['auto_renew_off', 'auto_renew_on', 'resumed'], false, from_date, to_date,
+        bucket, time_zone, product, environment, include_family_shared, known_at, as_of) AS i
     WHERE (include_trials OR i.period_type <> 'trial')
         AND NOT (i.kind = 'resumed' AND i.cause = 'recovered');
 END;

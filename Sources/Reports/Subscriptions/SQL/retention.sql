@@ -1,13 +1,10 @@
-CREATE OR REPLACE FUNCTION report_retention(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC',
-    product text DEFAULT NULL, environment text DEFAULT 'production',
+CREATE OR REPLACE FUNCTION report_retention(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
+    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    cohort date, period integer, to_day date, cohort_size bigint, retained bigint,
+RETURNS TABLE (cohort date, period integer, to_day date, cohort_size bigint, retained bigint,
     retention_rate numeric)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH span AS (
         SELECT date_trunc('month', b.from_day::timestamp)::date AS month
         FROM calendar_bucket(from_date, to_date, 'month', time_zone, least(as_of, known_at)) AS b
@@ -49,16 +46,13 @@ COMMENT ON FUNCTION report_retention IS
     'whole months. With product only starts with that product and subscriptions to it count: '
     'changes to it are retained, changes from it are not.';
 
-CREATE OR REPLACE FUNCTION report_retention_item(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC',
-    product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, period integer DEFAULT NULL,
-    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    measure text, cohort date, product_id text, original_transaction_id text, transaction_id text,
-    at timestamptz, number bigint, account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+CREATE OR REPLACE FUNCTION report_retention_item(from_date date DEFAULT NULL,
+    to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
+    period integer DEFAULT NULL, known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (measure text, cohort date, product_id text, original_transaction_id text,
+    transaction_id text, at timestamptz, number bigint, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH span AS (
         SELECT date_trunc('month', min(b.from_day)::timestamp)::date AS first_day,
             date_trunc('month', max(b.from_day)::timestamp)::date AS last_day
@@ -77,8 +71,7 @@ BEGIN ATOMIC
         UNION ALL
         SELECT 'retained', s.cohort, s.product_id, s.original_transaction_id,
             (array_agg(s.transaction_id ORDER BY s.at DESC, s.number DESC))[1], max(s.at),
-            sum(s.number)::bigint,
-            (array_agg(s.account_key ORDER BY s.at DESC, s.number DESC))[1]
+            sum(s.number)::bigint, (array_agg(s.account_key ORDER BY s.at DESC, s.number DESC))[1]
         FROM span
         CROSS JOIN LATERAL movement_item(active_kinds(false), 'cohort', span.first_day, NULL, time_zone,
             product, environment, include_family_shared, known_at,

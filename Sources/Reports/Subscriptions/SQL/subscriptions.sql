@@ -3,8 +3,7 @@ CREATE OR REPLACE FUNCTION report_subscriptions(
     include_family_shared boolean DEFAULT false, include_grants boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
 RETURNS TABLE (product_id text, state text, number bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT s.product_id, s.cause, sum(s.number)::bigint
     FROM movement_sum(ARRAY['state'], 'at', NULL, NULL, 'UTC', product, environment,
         include_family_shared, known_at, least(as_of, known_at)) AS s
@@ -31,16 +30,13 @@ CREATE OR REPLACE FUNCTION report_subscriptions_item(
     product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_grants boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    product_id text, state text, original_transaction_id text, transaction_id text,
+RETURNS TABLE (product_id text, state text, original_transaction_id text, transaction_id text,
     since timestamptz, number bigint, account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT s.product_id, s.state, s.original_transaction_id, s.transaction_id, s.since, s.number,
-        a.account_id
-    FROM movement_stock(ARRAY['state'], NULL, false, 'UTC', product, environment,
-        include_family_shared, known_at, least(as_of, known_at)) AS s
-    LEFT JOIN account_by_key AS a ON a.account_key = s.account_key
+        s.account_id
+    FROM movement_stock(ARRAY['state'], false, false, NULL, NULL, 'day', 'UTC', product,
+        environment, include_family_shared, known_at, as_of) AS s
     UNION ALL
     SELECT NULL, 'granted', NULL, g.grant_id::text, max(g.at), sum(g.number)::bigint, g.account_id
     FROM grant_movement AS g

@@ -1,19 +1,13 @@
-CREATE OR REPLACE FUNCTION report_trials(
-    from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
-    time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
-    include_family_shared boolean DEFAULT false, by text DEFAULT NULL,
-    known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    from_day date, to_day date, segment text, opening bigint, started bigint, recovered bigint,
-    converted bigint, expired bigint, trials bigint, cohort_started bigint, cohort_converted bigint,
-    cohort_expired bigint, conversion_rate numeric)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.segment,
+CREATE OR REPLACE FUNCTION report_trials(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
+    bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
+    environment text DEFAULT 'production', include_family_shared boolean DEFAULT false,
+    by text DEFAULT NULL, known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
+RETURNS TABLE (from_day date, to_day date, segment text, opening bigint, started bigint,
+    recovered bigint, converted bigint, expired bigint, trials bigint, cohort_started bigint,
+    cohort_converted bigint, cohort_expired bigint, conversion_rate numeric)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    WITH flow AS (
+        SELECT c.from_day, c.segment,
             sum(c.number) FILTER (WHERE NOT c.is_cohort) AS number,
             sum(c.number) FILTER (WHERE c.kind = 'trial_started') AS started,
             sum(c.number) FILTER (WHERE NOT c.is_cohort AND c.cause = 'recovered') AS recovered,
@@ -24,22 +18,16 @@ BEGIN ATOMIC
                 AS cohort_converted,
             -sum(c.number) FILTER (WHERE c.is_cohort AND c.cause <> 'converted') AS cohort_expired
         FROM (
-            SELECT s.day, s.segment, s.kind, s.cause,
-                s.number, false AS is_cohort
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['trial_started', 'trial_ended'], 'at', NULL,
-                shown.last_day, time_zone, product, environment,
-                include_family_shared, known_at, least(as_of, known_at), by) AS s
+            SELECT s.from_day, s.segment, s.kind, s.cause, s.number, false AS is_cohort
+            FROM movement_flow(ARRAY['trial_started', 'trial_ended'], 'at', false, true, from_date,
+                to_date, bucket, time_zone, product, environment, include_family_shared, known_at,
+                as_of, by) AS s
             UNION ALL
-            SELECT s.cohort, s.segment, s.kind, s.cause, s.number,
-                true
-            FROM shown
-            CROSS JOIN LATERAL movement_sum(ARRAY['trial_ended'], 'origin', shown.first_day,
-                NULL, time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at), by) AS s
-            WHERE s.cohort BETWEEN shown.first_day AND shown.last_day
+            SELECT s.from_day, s.segment, s.kind, s.cause, s.number, true
+            FROM movement_flow(ARRAY['trial_ended'], 'origin', true, false, from_date, to_date,
+                bucket, time_zone, product, environment, include_family_shared, known_at, as_of,
+                by) AS s
         ) AS c
-        CROSS JOIN shown
         GROUP BY 1, 2
     )
     SELECT span.from_day, span.to_day, p.segment,
@@ -52,8 +40,7 @@ BEGIN ATOMIC
         round(coalesce(f.cohort_converted, 0) / nullif(f.started, 0), 6)
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN (SELECT flow.segment FROM flow UNION SELECT NULL WHERE by IS NULL) AS p
-    LEFT JOIN flow AS f ON f.from_day = span.from_day
-        AND f.segment IS NOT DISTINCT FROM p.segment
+    LEFT JOIN flow AS f ON f.from_day = span.from_day AND f.segment IS NOT DISTINCT FROM p.segment
     LEFT JOIN flow AS o ON o.from_day IS NULL AND o.segment IS NOT DISTINCT FROM p.segment
     WINDOW days AS (PARTITION BY p.segment ORDER BY span.from_day)
     ORDER BY span.from_day, p.segment;
@@ -75,51 +62,32 @@ CREATE OR REPLACE FUNCTION report_trials_item(
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (
-    measure text, from_day date, product_id text, storefront text, offer_type text,
-    period_type text, original_transaction_id text, transaction_id text,
-    at timestamptz, origin_at timestamptz, cause text, number bigint, account_id text)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    )
-    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
-        c.original_transaction_id, c.transaction_id, c.at,
-        c.origin_at, c.cause, c.number, a.account_id
-    FROM (
-        SELECT m.measure, calendar_bucket_start(i.day, span.first_day, bucket) AS from_day,
-            i.product_id, i.storefront, i.offer_type, i.period_type,
-            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause,
-            abs(i.number) AS number, i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['trial_started', 'trial_ended'], 'at', span.first_day,
-            span.last_day, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS i
-        CROSS JOIN LATERAL unnest(CASE
-            WHEN i.kind = 'trial_started' THEN ARRAY['started', 'cohort_started']
-            WHEN i.cause IN ('recovered', 'converted') THEN ARRAY[i.cause]
-            ELSE ARRAY['expired'] END) AS m (measure)
-        UNION ALL
-        SELECT CASE i.cause WHEN 'converted' THEN 'cohort_converted' ELSE 'cohort_expired' END,
-            calendar_bucket_start(i.cohort, span.first_day, bucket),
-            i.product_id, i.storefront, i.offer_type, i.period_type,
-            i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause, -i.number,
-            i.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_item(ARRAY['trial_ended'], 'origin', NULL, NULL, time_zone,
-            product, environment, include_family_shared, known_at, least(as_of, known_at)) AS i
-        WHERE is_within(i.origin_at, span.first_day, span.last_day, time_zone, 'infinity')
-        UNION ALL
-        SELECT 'trials', span.last_row, s.product_id, s.storefront, s.offer_type, s.period_type,
-            s.original_transaction_id, s.transaction_id,
-            s.since, s.origin_at, NULL, s.number, s.account_key
-        FROM span
-        CROSS JOIN LATERAL movement_stock(ARRAY['trial_started', 'trial_ended'], span.last_day,
-            false, time_zone, product, environment, include_family_shared, known_at,
-            least(as_of, known_at)) AS s
-    ) AS c
-    LEFT JOIN account_by_key AS a ON a.account_key = c.account_key;
+RETURNS TABLE (measure text, from_day date, product_id text, storefront text, offer_type text,
+    period_type text, original_transaction_id text, transaction_id text, at timestamptz,
+    origin_at timestamptz, cause text, number bigint, account_id text)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    SELECT m.measure, i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
+        i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause, abs(i.number),
+        i.account_id
+    FROM movement_row(ARRAY['trial_started', 'trial_ended'], false, from_date, to_date, bucket,
+        time_zone, product, environment, include_family_shared, known_at, as_of) AS i
+    CROSS JOIN LATERAL unnest(CASE
+        WHEN i.kind = 'trial_started' THEN ARRAY['started', 'cohort_started']
+        WHEN i.cause IN ('recovered', 'converted') THEN ARRAY[i.cause]
+        ELSE ARRAY['expired'] END) AS m (measure)
+    UNION ALL
+    SELECT CASE i.cause WHEN 'converted' THEN 'cohort_converted' ELSE 'cohort_expired' END,
+        i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
+        i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.cause, -i.number,
+        i.account_id
+    FROM movement_row(ARRAY['trial_ended'], true, from_date, to_date, bucket, time_zone, product,
+        environment, include_family_shared, known_at, as_of) AS i
+    UNION ALL
+    SELECT 'trials', s.from_day, s.product_id, s.storefront, s.offer_type, s.period_type,
+        s.original_transaction_id, s.transaction_id, s.since, s.origin_at, NULL, s.number,
+        s.account_id
+    FROM movement_stock(ARRAY['trial_started', 'trial_ended'], false, false, from_date, to_date,
+        bucket, time_zone, product, environment, include_family_shared, known_at, as_of) AS s;
 END;
 COMMENT ON FUNCTION report_trials_item IS
     'What report_trials counts: each start and end of a trial, by its own date and (cohort_*) by '
