@@ -59,7 +59,8 @@ struct InsertStatement<Row>: Sendable {
     let updates = columns.map { "\($0.name) = excluded.\($0.name)" }.joined(separator: ", ")
     end =
       key.isEmpty
-      ? "" : " ON CONFLICT (\(unescaped: key.map(\.name).selectList)) DO UPDATE SET \(unescaped: updates)"
+      ? ""
+      : SQL(unescaped: " ON CONFLICT (\(key.map(\.name).selectList)) DO UPDATE SET \(updates)")
   }
 
   func callAsFunction(_ rows: [Row]) -> [SQL] {
