@@ -13,7 +13,7 @@ extension Report {
       .lines("MRR", .init("MRR", "mrr_milliunits")),
       .bars(
         "MRR movement", .init("New", "new_milliunits"),
-        .init("Reactivated", "reactivated_milliunits"),
+        .init("Returned", "reactivated_milliunits"),
         .init("Expansion", "expansion_milliunits"), .init("Contraction", "contraction_milliunits"),
         .init("Churned", "churned_milliunits"),
         // There are six colours, and most ledgers have neither of these two.
