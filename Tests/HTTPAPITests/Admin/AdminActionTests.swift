@@ -145,7 +145,7 @@ struct AdminActionTests {
       for text in ["Rejections in the last 30 days by cause", "Apple status 21003", "1 attempt"] {
         #expect(page.contains(text), "\(text)")
       }
-      #expect(page.text.components(separatedBy: ">Receipt rejected<").count == 2)
+      #expect(page.text.components(separatedBy: ">Receipt rejected<").count == 3)
       #expect(page.contains("receipt_rejected"))
       for count in [1, 0] {
         _ = try await browser.post(

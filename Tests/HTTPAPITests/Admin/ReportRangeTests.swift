@@ -51,7 +51,7 @@ struct ReportRangeTests {
       (.active, "time_zone=Pacific%2FKiritimati", "1 May 2025 – 16 Apr 2026, by month, "
         + "Pacific/Kiritimati", "1 May 2024 – 30 Apr 2025"),
       (.audit, "", "17 Mar – 15 Apr 2026, by day, UTC", "15 Feb – 16 Mar 2026"),
-      (.active, "by=product", "1 May 2025 – 15 Apr 2026, by month, UTC", nil),
+      (.active, "by=product", "1 May 2025 – 15 Apr 2026, by month, UTC, by product", nil),
       (.intake, "days=7", "9–15 Apr 2026, UTC", nil),
       (.retention, "", "Customers who started May 2025 – Apr 2026, UTC", nil),
       (.renewalsDue, "days=7", "The next 7 days, as of 15 Apr 2026, 12:00 UTC", nil),

@@ -253,7 +253,7 @@ struct SetupPageTests {
       // The overview knows of no check.
       #expect(
         try await browser.get("/admin").contains(
-          #"No open items in the queues. <a href="/admin/health">Health</a>"#))
+          #"No open items in the queues. <a href="/admin/health">View health</a>"#))
       let page = try await browser.get("/admin/health")
       for text in [
         "1.2.3", "It &lt;works&gt;.", "Check &amp; retry.", ">shop<", ">desk<", ">ops<",
