@@ -77,10 +77,13 @@ struct AccessCauses: Sendable {
     of charge: Charge, in original: RecordedOriginalTransaction, ending entitlement: Entitlement
   ) -> Cause {
     let expired = entitlement.inWords
-    let next = original.rule.charges.lazy.compactMap { other in
-      original.line.decisions[other.id].map { (charge: other, decision: $0.decision) }
-    }.first { $0.decision.renewal.previous == charge.id }
-    guard let next else {
+    func following(_ id: Charge.ID) -> (charge: Charge, decision: Decision)? {
+      original.rule.charges.lazy.compactMap { other in
+        original.line.decisions[other.id].map { (charge: other, decision: $0.decision) }
+      }.first { $0.decision.renewal.previous == id }
+    }
+    let next = following(charge.id)
+    guard var next else {
       // As it was at the end: a refund and the end of billing retry switch auto-renew off, too.
       let statement = original.rule.position(of: charge.id).flatMap {
         original.rule.course.autoRenewStatement(after: $0, before: charge.end)
@@ -93,7 +96,14 @@ struct AccessCauses: Sendable {
     let name = next.decision.isAutomaticRenewal(next.charge.kind) ? "renewal" : "purchase"
     let subject = "\(expired) The \(name) of \(next.charge.date.dayName)"
     guard let owner = next.decision.owner else {
-      return Cause(sentence: "\(subject) is unclaimed.")
+      var later = 0
+      while let after = following(next.charge.id), after.decision.owner == nil {
+        (next, later) = (after, later + 1)
+      }
+      let rest =
+        later == 0 ? " is unclaimed" : " and \(Count.text(later, "later renewal")) are unclaimed"
+      let end = next.charge.end.map { " (paid through \($0.dayName))" } ?? ""
+      return Cause(sentence: "\(subject)\(rest)\(end).")
     }
     guard owner != account.key else { return Cause(sentence: expired) }
     let who = ownership(next.decision, in: original)
@@ -114,15 +124,11 @@ struct AccessCauses: Sendable {
       }
     }
     let loss = changes.last { $0.change.previousOwner == account.key }
-    let gain = changes.last { gain in
-      gain.change.decision.owner == account.key && loss.map { gain.at <= $0.at } ?? true
-    }
-    let begin = max(charge.date, gain?.at ?? charge.date)
-    let time = Self.days(from: begin, to: entitlement.endedAt ?? begin)
     let owner = decision.owner.map { original.names[$0] ?? "erased" }
     let target = owner.map { "moved to \($0)" } ?? "released"
     return Cause(
-      sentence: "Had \(entitlement.name) \(time); \(target)\(loss.map(Self.reason) ?? "").",
+      sentence: "Lost \(entitlement.name)\(on(entitlement.endedAt)): \(target)"
+        + "\(loss.map(Self.reason) ?? "").",
       counterpart: owner)
   }
 
@@ -150,15 +156,6 @@ struct AccessCauses: Sendable {
       explanation.clause.map { "\(owner), \($0)" } ?? owner,
       explanation.lapse(of: name(previous)), name(decision.owner)
     )
-  }
-
-  /// For example `9–12 Sep 2026`, or `on 9 Sep 2026`.
-  private static func days(from begin: Timestamp, to end: Timestamp) -> String {
-    let (first, last) = (begin.dayAndTime.date, end.dayAndTime.date)
-    guard first != last else { return "on \(end.dayName)" }
-    if first.year != last.year { return "\(begin.dayName) – \(end.dayName)" }
-    return first.month == last.month
-      ? "\(first.day)–\(end.dayName)" : "\(first.day) \(first.monthName) – \(end.dayName)"
   }
 }
 

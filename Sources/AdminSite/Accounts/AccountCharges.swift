@@ -38,6 +38,8 @@ struct AccountCharges: Sendable {
   private let lanes: [OriginalTransactionKey]
   private let laneCount: Int
   private let shown: [Charge.ID: Shown]
+  /// The grace periods and billing retries after the account's charges.
+  private let troubles: [OriginalTransactionKey: [TimelineLayout.Span]]
 
   private static let mostLanes = 12
 
@@ -63,16 +65,35 @@ struct AccountCharges: Sendable {
     let wanted =
       owned.shown + claimed.shown + unclaimed.shown
       + owned.all.filter { lanes.contains($0.id.line) }
-    shown = try await Self.read(wanted.map(\.id), in: ledger, catalogue)
+    let originals = try await Self.originals(of: wanted.map(\.id), in: ledger)
+    shown = try await Self.read(wanted.map(\.id), in: originals, ledger, catalogue)
+    troubles = Dictionary(
+      uniqueKeysWithValues: lanes.map { line in
+        let spans = originals[line].map { original in
+          SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue).spans.filter {
+            let charge = $0.terms.charge
+            return charge.line == line
+              && original.line.decisions[charge]?.decision.owner == account.key
+          }
+        }
+        return (line, (spans ?? []).compactMap(TimelineLayout.Span.init))
+      })
   }
 
-  private static func read(_ charges: [Charge.ID], in ledger: Ledger, _ catalogue: Catalogue)
-    async throws -> [Charge.ID: Shown]
+  private static func originals(of charges: [Charge.ID], in ledger: Ledger) async throws
+    -> [OriginalTransactionKey: RecordedOriginalTransaction]
   {
     var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
     for original in try await ledger.ownership.originals(of: Set(charges.map(\.line))) {
       for line in original.line.heads.keys { originals[line] = original }
     }
+    return originals
+  }
+
+  private static func read(
+    _ charges: [Charge.ID], in originals: [OriginalTransactionKey: RecordedOriginalTransaction],
+    _ ledger: Ledger, _ catalogue: Catalogue
+  ) async throws -> [Charge.ID: Shown] {
     var shown: [Charge.ID: Shown] = [:]
     for id in charges where shown[id] == nil {
       guard let original = originals[id.line],
@@ -136,40 +157,31 @@ struct AccountCharges: Sendable {
 
   private func row(_ shown: Shown, at now: Timestamp) -> some Sendable {
     let report = shown.report
-    let (charge, decision) = (report.charge, report.recorded.decision)
-    let other = decision.owner == account.key ? nil : report.ownerAccountID
+    let charge = report.charge
     return (
       transactionID: charge.id.transactionID.rawValue, href: charge.id.href,
       productID: charge.productID.rawValue, chargedAt: Moment(charge.date),
       until: shown.end.map(Moment.init), price: Price.text(of: report),
       state: Badge(charge, end: shown.end, at: now),
-      because: Self.linked(report.because.withTimesForPeople, to: other),
+      because: report.reason(on: account.key),
       // The administrator who assigned or released it.
       placed: shown.action.map {
         ($0.administrator, nil, $0.reason) as AdministratorNote
       },
       isSandbox: charge.id.line.environment == .sandbox,
       transferHref: charge.id.href(form: "transfer"),
-      transferLabel: shown.isLatest ? "Transfer subscription…" : "Transfer charge…"
+      transferLabel: report.transferTitle(isLatest: shown.isLatest) + "…"
     )
   }
 
-  /// A sentence with its first mention of an account as a link.
-  private static func linked(_ sentence: String, to account: String?) -> [TextPiece] {
-    guard let account else { return [(sentence, nil)] }
-    let link = (account, AdminURL.account(account)) as TextPiece
-    guard let place = sentence.firstRange(of: "“\(account)”") else {
-      return [link, (" \(sentence)", nil)]
+  /// The form that transfers the latest subscription whose renewals the account gets or, without one,
+  /// that assigns an unclaimed one.
+  var transferLink: PageLink? {
+    (owned.all + unclaimed.all).lazy.compactMap { shown[$0.id] }.first(where: \.isLatest).map {
+      PageLink(
+        label: $0.report.transferTitle(isLatest: true) + "…",
+        href: $0.report.charge.id.href(form: "transfer"))
     }
-    return [
-      ("\(sentence[..<place.lowerBound])“", nil), link,
-      ("”\(sentence[place.upperBound...])", nil),
-    ]
-  }
-
-  /// The form that transfers the latest subscription whose renewals the account gets.
-  var transferHref: String? {
-    owned.all.first { shown[$0.id]?.isLatest ?? false }?.id.href(form: "transfer")
   }
 
   /// The refunded charges of the account; none while not all charges are loaded.
@@ -195,6 +207,12 @@ struct AccountCharges: Sendable {
       : "\(name)."
   }
 
+  /// The one account that owns the charges that were submitted here; nil if there are several.
+  var claimant: String? {
+    let owners = Set(claimed.all.map { shown[$0.id]?.report.ownerAccountID })
+    return owners.count == 1 ? owners.first.flatMap(\.self) : nil
+  }
+
   /// The charge that fulfils an order, or nil if the account does not own it.
   func charge(fulfilling order: UUID) -> AccountCharge? {
     owned.all.first { $0.orderID == order }
@@ -212,7 +230,8 @@ struct AccountCharges: Sendable {
       }
     }
     guard !periods.isEmpty else { return nil }
-    let (begin, end, margin) = periods.map { $0.period }.extent(at: now)
+    let (begin, end, margin) = periods.map { $0.period }.extent(
+      at: now, showing: troubles.values.joined().map(\.until).max())
     return TimelinePicture(
       TimelineLayout(
         id: "charges", title: "Charges of account \(account.id)",
@@ -225,7 +244,8 @@ struct AccountCharges: Sendable {
           let periods = periods.filter { $0.line == line }.map { $0.period }
           return TimelineLayout.Lane(
             label: Self.shortened(line.originalTransactionID.rawValue), height: 22,
-            spans: periods.reversed().flatMap { $0.spans(until: end, label: $0.productID) },
+            spans: periods.reversed().flatMap { $0.spans(until: end, label: $0.productID) }
+              + (troubles[line] ?? []),
             marks: periods.compactMap { $0.refundMark(offset: 11) })
         }))
   }

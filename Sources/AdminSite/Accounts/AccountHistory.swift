@@ -131,7 +131,10 @@ struct AccountHistoryRows: Sendable {
         cursor.entry = HistoryPosition(event.entry)
         var row = sources.fact(event)
         let line = event.entry.line
-        row.link(PageLink(label: line.originalTransactionID.rawValue, href: line.href))
+        let link = PageLink(label: line.originalTransactionID.rawValue, href: line.href)
+        row.sentence =
+          row.sentence[0].text.linking(link, in: link.label)
+          ?? row.sentence + [(" Original transaction ", nil), (link.label, link.href), (".", nil)]
         return row
       }
     }
@@ -142,23 +145,9 @@ struct AccountHistoryRows: Sendable {
 }
 
 extension FactRow {
-  /// Adds a link, in the sentence if that has its text.
-  fileprivate mutating func link(_ subject: PageLink) {
-    self.subject = subject
-    if let place = sentence.firstRange(of: subject.label),
-      !(sentence[place.upperBound...].first?.isNumber ?? false)
-    {
-      rest = String(sentence[place.upperBound...])
-      sentence = String(sentence[..<place.lowerBound])
-    } else {
-      sentence += " Original transaction "
-      rest = "."
-    }
-  }
-
   fileprivate init(_ action: AdministratorAction, on account: Account) {
     self.init(
-      at: Moment(action.actedAt), sentence: action.sentence(on: account),
+      at: Moment(action.actedAt), sentence: [(action.sentence(on: account), nil)],
       source: EntrySource.Kind.administrator.title, symbol: .administrator,
       sourceID: action.administrator, reason: action.reason)
   }
@@ -199,8 +188,8 @@ extension FactRow {
     }
     let transactionID = text("transaction_id")
     self.init(
-      at: Moment(event.occurredAt), sentence: Self.sentence(event.type, data), source: "Event",
-      symbol: .poll, sourceDetail: event.type, sourceID: transactionID,
+      at: Moment(event.occurredAt), sentence: [(Self.sentence(event.type, data), nil)],
+      source: "Event", symbol: .poll, sourceDetail: event.type, sourceID: transactionID,
       sourceHref: transactionID == nil ? nil : line?.href, line: line, chargeID: transactionID,
       rank: kind?.rank ?? 0, isRenewal: kind?.isRenewal ?? false,
       endedEntitlement: kind?.rank == Self.lossRank

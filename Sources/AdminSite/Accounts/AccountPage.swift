@@ -44,10 +44,10 @@ struct AccountPageController: Controller {
     let grants = try await ledger.grants.storedGrants(of: account.id)
     let actions = try await ledger.administration.grantActions(
       on: account.key, grants.map(\.grant.id))
-    let summary = [
-      account.label, account.email, "First seen \(account.createdAt.dayName)",
-      Count.text(charges.owned.all.count, "charge"),
-    ]
+    let summary =
+      account.names + [
+        "First seen \(account.createdAt.dayName)", Count.text(charges.owned.all.count, "charge"),
+      ]
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
     frame.badges = Self.badges(held, causes)
@@ -55,12 +55,12 @@ struct AccountPageController: Controller {
       frame.badges.append(refunds)
     }
     frame.actions = Self.actions(
-      for: account, by: context.caller?.role, transferHref: charges.transferHref)
+      for: account, by: context.caller?.role, transfer: charges.transferLink)
     return PageRenderer.response(
       (
         page: frame, verdict: verdict.text, verdictTone: verdict.tone,
         verdictLink: verdict.counterpart.map(PageLink.account),
-        summary: summary.compactMap(\.self).joined(separator: " · "),
+        summary: summary.joined(separator: " · "),
         properties: Self.properties(of: account, heir: heir),
         entitlements: held.map { entitlement in
           let cause = causes.cause(of: entitlement)
@@ -112,7 +112,10 @@ struct AccountPageController: Controller {
           ? Tone.warning : Tone.good, loss?.counterpart
       )
     }
-    var reasons = reasons(charges, mergedInto: heir, lastSubmission: submission)
+    if let heir {
+      return ("The account was merged into “\(heir)”, which has its charges.", Tone.quiet, heir)
+    }
+    var reasons = reasons(charges, lastSubmission: submission)
     let lead: String
     if let last, let cause = loss {
       let isQuiet = last.state == .expired && reasons.isEmpty && cause.counterpart == nil
@@ -133,7 +136,8 @@ struct AccountPageController: Controller {
       }
     }
     return (
-      (["No active entitlements.", lead] + reasons).joined(separator: " "), Tone.warning, nil
+      (["No active entitlements.", lead] + reasons).joined(separator: " "), Tone.warning,
+      charges.claimant
     )
   }
 
@@ -148,8 +152,7 @@ struct AccountPageController: Controller {
   }
 
   private static func reasons(
-    _ charges: AccountCharges, mergedInto heir: String?,
-    lastSubmission submission: Submission?
+    _ charges: AccountCharges, lastSubmission submission: Submission?
   ) -> [String] {
     func submitted(_ count: Int, _ state: String) -> String? {
       count == 0
@@ -164,8 +167,9 @@ struct AccountPageController: Controller {
       case .verified, nil: nil
       }
     return [
-      heir.map { "The account was merged into “\($0)”." },
-      submitted(charges.claimed.all.count, "owned by another account"),
+      submitted(
+        charges.claimed.all.count,
+        "owned by \(charges.claimant.map { "“\($0)”" } ?? "another account")"),
       submitted(charges.unclaimed.all.count(where: \.isClaimed), "unclaimed"), status,
     ].compactMap(\.self)
   }
@@ -178,7 +182,7 @@ struct AccountPageController: Controller {
   }
 
   private static func actions(
-    for account: Account, by role: APIKeys.Role?, transferHref: String?
+    for account: Account, by role: APIKeys.Role?, transfer: PageLink?
   ) -> [PageLink] {
     guard !account.isErased else { return [] }
     func link(_ label: String, _ form: String, isDanger: Bool = false) -> PageLink {
@@ -186,8 +190,7 @@ struct AccountPageController: Controller {
     }
     // A merged account can't receive grants or further merges.
     let isMerged = account.mergedInto != nil
-    let transfer = transferHref.map { [PageLink(label: "Transfer subscription…", href: $0)] } ?? []
-    let changes = (isMerged ? [] : [link("Grant…", "grant")]) + transfer
+    let changes = (isMerged ? [] : [link("Grant…", "grant")]) + [transfer].compactMap(\.self)
     guard role == .admin else { return changes }
     return changes + (isMerged ? [] : [link("Merge…", "merge")])
       + [link("Export…", "export"), link("Erase…", "erase", isDanger: true)]

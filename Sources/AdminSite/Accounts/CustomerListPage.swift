@@ -19,7 +19,7 @@ struct CustomerListController: Controller {
     var entitlements: [Entitlement]
 
     var name: String? {
-      let names = [account.label, account.email].compactMap(\.self)
+      let names = account.names
       return names.isEmpty ? nil : names.joined(separator: " · ")
     }
 
@@ -269,6 +269,11 @@ extension CustomerListController.Customer {
       ]
     }
   }
+}
+
+extension Account {
+  /// The label and the email, without those that are the ID.
+  var names: [String] { [label, email].compactMap(\.self).filter { $0 != id } }
 }
 
 extension Ledger {

@@ -11,6 +11,9 @@ struct MergeController: ActionController {
   func perform(_ sent: SentForm, on account: Account) async throws -> Response {
     let into = try sent.fields.entered(.into)
     let administrator = try sent.context.actingAdministrator()
+    guard try await ledger.accounts.account(into) != nil else {
+      throw Problem(.invalidRequest, "No account with this ID.", field: TextField.into.name)
+    }
     do {
       guard sent.isConfirmed else {
         let preview = try await ledger.accounts.previewMerge(
@@ -59,9 +62,8 @@ struct MergeController: ActionController {
         + "\(Count.text(preview.grants, "grant")) move from “\(id)” to “\(other)”."
     ]
       + preview.lost.map { entitlement in
-        let until = entitlement.accessEndsAt.map { " (until \(Moment($0).text))" } ?? ""
         let gain = held.contains(entitlement.name) ? ", which already has it" : ""
-        return "“\(entitlement.name)”\(until) moves from “\(id)” to “\(other)”\(gain)."
+        return "“\(entitlement.name)”\(entitlement.until) moves from “\(id)” to “\(other)”\(gain)."
       }
       + ["Later submissions and orders for “\(id)” count for “\(other)”."]
   }
@@ -78,7 +80,12 @@ struct ErasureController: ActionController {
     guard sent.isConfirmed else {
       return try await sent.confirm(
         consequences: Self.consequences(for: account),
-        warnings: ["This cannot be undone."])
+        warnings: try await entitlements.entitlements(of: account.id, now: now())
+          .filter(\.isActive).map { entitlement in
+            "“\(account.id)” loses “\(entitlement.name)”\(entitlement.until)"
+              + (entitlement.willRenew
+                ? ", and Apple goes on charging: only the customer can cancel." : ".")
+          } + ["This cannot be undone."])
     }
     let erasure = try await ledger.accounts.erase(account.id, by: administrator, at: now())
     // Shown without a redirect: the account's page no longer exists.

@@ -21,8 +21,7 @@ extension ReportRow {
     }
     func rate(_ verb: String, _ unit: String = "") -> [TextPiece] {
       let value = data?["value"]?.string.map { " to \($0)\(unit)" } ?? ""
-      let first = data?["valid_from"]?.string.flatMap { CalendarDate(iso8601: $0) }
-      let day = first.map { " from \(Timestamp($0).dayName)" } ?? ""
+      let day = data?["valid_from"]?.string.map { " from \(CalendarDate.name($0))" } ?? ""
       return plain(verb) + [(self["subject"]?.text ?? "", AdminURL.rates)] + plain(value + day)
     }
     let sentence: [TextPiece] =

@@ -45,7 +45,7 @@ struct OwnershipController: ActionController {
         lead: "Removes this charge from its owner. It stays unclaimed until an app submits it.",
         properties: report.facts, buttonLabel: "Release", isDanger: true, subject: subject)
       : ActionForm(
-        title: located.isLatestOfSubscription ? "Transfer subscription" : "Transfer charge",
+        title: report.transferTitle(isLatest: located.isLatestOfSubscription),
         action: id.href(form: "transfer"),
         lead: located.isLatestOfSubscription
           ? "Assigns the latest charge of this subscription, and with it the renewals, to another "
@@ -58,7 +58,7 @@ struct OwnershipController: ActionController {
             maximumLength: 255, isRequired: true,
             hint: "The full account ID, exactly as your app uses it.")
         ],
-        buttonLabel: "Transfer", subject: subject)
+        buttonLabel: report.ownerAccountID == nil ? "Assign" : "Transfer", subject: subject)
   }
 
   func perform(_ sent: SentForm, on located: LocatedCharge) async throws -> Response {
@@ -70,6 +70,11 @@ struct OwnershipController: ActionController {
       else {
         throw Problem(
           .invalidRequest, "No account with this ID.", field: TextField.accountID.name)
+      }
+      guard found.id != located.report.ownerAccountID else {
+        throw Problem(
+          .invalidRequest, "“\(found.id)” owns this charge already.",
+          field: TextField.accountID.name)
       }
       account = found.id
     }
@@ -95,11 +100,8 @@ struct OwnershipController: ActionController {
         "This is not the latest charge: renewals stay "
           + (laterOwner.map { "with \($0)." } ?? "unclaimed."))
     }
-    if located.report.ownerAccountID.map(AccountID.init(_:)) == account.map(AccountID.init(_:)) {
-      warnings.append(
-        account.map {
-          "“\($0)” already owns this charge. An administrator override is recorded."
-        } ?? "No account owns this charge; nothing would change.")
+    if account == nil, located.report.ownerAccountID == nil {
+      warnings.append("No account owns this charge; nothing would change.")
     }
     return warnings
   }
@@ -148,9 +150,13 @@ extension ChargeReport {
       $0.isActive && $0.originalTransactionID == charge.id.line.originalTransactionID
         && $0.transactionID == charge.id.transactionID
     }.map { entitlement in
-      let until = entitlement.accessEndsAt.map { " (until \(Moment($0).text))" } ?? ""
-      return "“\(account)” loses “\(entitlement.name)”\(until) unless another purchase or a grant "
-        + "provides it."
+      "“\(account)” loses “\(entitlement.name)”\(entitlement.until) unless another purchase or a "
+        + "grant provides it."
     }
   }
+}
+
+extension Entitlement {
+  /// For example ` (until 22 Nov 2026, 10:17)`; empty without an end.
+  var until: String { accessEndsAt.map { " (until \(Moment($0).text))" } ?? "" }
 }

@@ -144,9 +144,10 @@ extension Chart {
     let sums = (data.net?.values ?? []).enumerated().map { index, value in
       data.unfinished.contains(index) ? nil : value.map(ChartScale.clamped)
     }
+    let earlier = (data.previous?.values ?? []).map { $0.map(ChartScale.clamped) }
     let scale = ChartScale(
-      stacks.flatMap { [$0.above, $0.below] } + sums.compactMap(\.self), height: data.height,
-      least: data.unit.leastSpan)
+      stacks.flatMap { [$0.above, $0.below] } + (sums + earlier).compactMap(\.self),
+      height: data.height, least: data.unit.leastSpan)
     let shares = data.centres
     self = data.picture(scale: scale, marks: data.calendarMarks(at: shares))
     let width = min(78 / Double(max(data.buckets.count, 1)), 10)
@@ -161,10 +162,12 @@ extension Chart {
           ))
       }
     }
-    guard !isEmpty, !sums.isEmpty else { return }
-    let run = PathRun.runs(of: sums, at: shares, in: scale)
-    lines.append((seriesClass: ChartData.netClass, data: run.map(\.line).joined()))
-    if data.buckets.count <= 40 { addDots(run, ChartData.netClass) }
+    for (values, seriesClass) in [(sums, ChartData.netClass), (earlier, ChartData.previousClass)]
+    where !isEmpty && !values.isEmpty {
+      let run = PathRun.runs(of: values, at: shares, in: scale)
+      lines.append((seriesClass: seriesClass, data: run.map(\.line).joined()))
+      if data.buckets.count <= 40 { addDots(run, seriesClass) }
+    }
   }
 }
 
@@ -216,6 +219,8 @@ struct ChartData: Sendable {
   var series: [Series]
   /// The total of all series, drawn as a line over their bars.
   var net: Series?
+  /// The total of the period before, drawn as another line.
+  var previous: Series?
   /// Of the plot, in pixels.
   var height = 200
   /// The names of the series whose growth is bad news, in warm colours.
@@ -267,9 +272,10 @@ extension ChartData {
 
   /// The class of the line of the total.
   static let netClass = "series-net"
+  static let previousClass = "series-previous"
 
   /// The series in the legend, the description and the table.
-  private var allSeries: [Series] { series + (net.map { [$0] } ?? []) }
+  private var allSeries: [Series] { series + [net, previous].compactMap(\.self) }
 
   private var legend: [(seriesClass: String, label: String, value: String?)] {
     // The title names a curve that is alone.
@@ -279,7 +285,9 @@ extension ChartData {
     return allSeries.enumerated().filter { hasAny[$0.offset] || !hasAny.contains(true) }
       .map { index, series in
         (
-          self.series.indices.contains(index) ? seriesClass(index) : Self.netClass,
+          self.series.indices.contains(index)
+            ? seriesClass(index)
+            : series.name == previous?.name ? Self.previousClass : Self.netClass,
           series.name, (sumsUp ? sum(series.values) : series.values.last ?? nil).map(unit.text)
         )
       }
@@ -339,13 +347,12 @@ extension ChartData {
     }
   }
 
-  /// Times have the latest first.
   private var table: DataTable {
     DataTable(
       caption: title,
       columns: [DataColumn(label: categories ?? "Time")]
         + allSeries.map { DataColumn(label: $0.name, isNumber: true) },
-      rows: (categories == nil ? buckets.indices.reversed() : Array(buckets.indices)).map { index in
+      rows: buckets.indices.map { index in
         DataRow(
           cells: [DataCell(text: label(of: index), isHeading: true)]
             + allSeries.map { series in

@@ -93,6 +93,21 @@ enum Price {
 }
 
 extension ChargeReport {
+  /// The reason for the owner, who is named with a link unless the page is about that account.
+  func reason(on account: AccountKey?) -> [TextPiece] {
+    let because = because.withTimesForPeople
+    guard let owner = ownerAccountID, recorded.decision.owner != account else {
+      return [(because, nil)]
+    }
+    let link = PageLink.account(owner)
+    return because.linking(link, in: "“\(owner)”") ?? [(owner, link.href), (" · \(because)", nil)]
+  }
+
+  /// For example `Transfer subscription`.
+  func transferTitle(isLatest: Bool) -> String {
+    "\(ownerAccountID == nil ? "Assign" : "Transfer") \(isLatest ? "subscription" : "charge")"
+  }
+
   /// The properties shown above a form.
   var facts: [Property] {
     [
@@ -158,7 +173,7 @@ struct SourceText: Sendable {
     let submitter = submitter(of: source)
     let isMessage = [.notification, .poll].contains(source.kind)
     return FactRow(
-      anchor: anchor, at: Moment(entry.recordedAt), sentence: sentence.withTimesForPeople,
+      anchor: anchor, at: Moment(entry.recordedAt), sentence: [(sentence.withTimesForPeople, nil)],
       source: source.kind.title, symbol: source.kind.symbol, sourceDetail: detail(of: source),
       sourceID: submitter ?? (isMessage ? nil : source.id),
       messageID: isMessage ? source.id : nil,
@@ -227,7 +242,8 @@ extension EntrySource.Kind {
 extension FactRow {
   init(_ writeBack: WriteBack, name: (AccountKey) -> String) {
     self.init(
-      at: Moment(writeBack.sentAt), sentence: writeBack.sentence(name), source: "Write-back",
+      at: Moment(writeBack.sentAt), sentence: [(writeBack.sentence(name), nil)],
+      source: "Write-back",
       symbol: .poll, sourceDetail: writeBack.outcome.name,
       sourceID: writeBack.request?.transactionID.rawValue)
   }

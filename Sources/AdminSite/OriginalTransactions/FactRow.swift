@@ -7,11 +7,7 @@ struct FactRow: Sendable {
   var anchor: String?
   /// The time of recording, or of the action.
   var at: Moment
-  var sentence: String
-  /// What follows the subject.
-  var rest = ""
-  /// The original transaction, unless the page is about it.
-  var subject: PageLink?
+  var sentence: [TextPiece]
   /// For example `Notification`, `Submission`, `Poll` or `Administrator`.
   var source: String
   var symbol: TimelineLayout.Symbol
@@ -86,8 +82,8 @@ extension [FactRow] {
       var row = group[first]
       if row.rank == FactRow.lossRank, let loss {
         let ended = group.compactMap(\.endedEntitlement).map { "“\($0)”" }
-        row.sentence =
-          loss + (ended.isEmpty ? "." : "; access to \(ended.joined(separator: " and ")) ended.")
+        let end = ended.isEmpty ? "." : "; access to \(ended.joined(separator: " and ")) ended."
+        row.sentence = [(loss + end, nil)]
       }
       row.parts = group.indices.filter { $0 != first }.map { group[$0] }
       if !row.parts.isEmpty { row.partsTitle = Count.text(row.parts.count, "detail") }

@@ -32,22 +32,26 @@ struct OriginalTransactionPageController: Controller {
     var frame = try await pages.frame(state.title, context)
     frame.searchText = id.rawValue
     frame.badges = state.badges
-    if let latest = original.rule.charges.latestCharge, latest.isSubscription {
-      frame.actions = [
-        PageLink(label: "Transfer subscription…", href: latest.id.href(form: "transfer"))
-      ]
-    }
     let owners = TimelineOwners(of: original.rule)
     let others = environments.filter { $0 != environment }.map { other in
       Property("Also in", other.rawValue, href: OriginalTransactionKey(other, id).href)
     }
     // Latest first.
-    let charges = original.rule.charges.reversed().compactMap { charge in
-      ChargeReport(of: charge.id, in: original, catalogue: catalogue).map { report in
-        card(report, in: original, facts: facts, owners: owners, catalogue: catalogue, at: now)
-      }
+    let reports = original.rule.charges.reversed().compactMap {
+      ChargeReport(of: $0.id, in: original, catalogue: catalogue)
     }
-    let (latest, earlier) = Self.folded(charges, original.rule.charges)
+    let shown = reports.count > Self.chargesShown + 1 ? Self.chargesShown : reports.count
+    if let latest = original.rule.charges.latestCharge, latest.isSubscription,
+      let report = reports.first(where: { $0.charge.id == latest.id })
+    {
+      frame.actions = [
+        PageLink(
+          label: report.transferTitle(isLatest: true) + "…", href: latest.id.href(form: "transfer"))
+      ]
+    }
+    let cards = reports.map { report in
+      card(report, in: original, facts: facts, owners: owners, catalogue: catalogue, at: now)
+    }
     return PageRenderer.response(
       (
         page: frame, verdict: state.verdict,
@@ -59,7 +63,8 @@ struct OriginalTransactionPageController: Controller {
         timeline: TimelinePicture(
           TimelineLayout(
             TimelineChart(of: line, in: original, facts: facts, catalogue: catalogue, at: now))),
-        charges: latest, earlierCharges: earlier.charges, earlierTitle: earlier.title,
+        charges: Array(cards.prefix(shown)), earlierCharges: Array(cards.dropFirst(shown)),
+        earlierTitle: Self.title(of: reports.dropFirst(shown).map(\.charge)),
         facts: facts.rows.folded
       ), "original-transaction")
   }
@@ -67,20 +72,13 @@ struct OriginalTransactionPageController: Controller {
   /// Charges shown at once; more are folded.
   private static let chargesShown = 4
 
-  private static func folded<Row>(_ rows: [Row], _ charges: [Charge])
-    -> (latest: [Row], earlier: (charges: [Row], title: String?))
-  {
-    let earlier = charges.dropLast(chargesShown)
-    guard earlier.count > 1, let first = earlier.first else { return (rows, ([], nil)) }
+  /// Of folded charges, latest first; nil without any.
+  private static func title(of earlier: [Charge]) -> String? {
     let refunded = earlier.count { $0.revocation?.isRefund ?? false }
-    return (
-      Array(rows.prefix(chargesShown)),
-      (
-        Array(rows.dropFirst(chargesShown)),
-        "\(Count.text(earlier.count, "earlier charge")) since \(first.date.dayName)"
-          + (refunded > 0 ? ", \(refunded) refunded" : "")
-      )
-    )
+    return earlier.last.map { first in
+      "\(Count.text(earlier.count, "earlier charge")) since \(first.date.dayName)"
+        + (refunded > 0 ? ", \(refunded) refunded" : "")
+    }
   }
 
   /// A charge, with the decision on it.
@@ -97,15 +95,15 @@ struct OriginalTransactionPageController: Controller {
       badges: [Badge(charge, end: end, at: now)] + Badge.peculiarities(of: report.transaction),
       chargedAt: Moment(charge.date), until: end.map(Moment.init),
       price: Price.text(of: report), ownerClass: TimelineOwner.ownerClass(owner),
-      letter: TimelineOwner.letter(owner), owner: report.ownerAccountID.map(PageLink.account),
-      because: report.because.withTimesForPeople,
+      letter: TimelineOwner.letter(owner), isUnclaimed: recorded.decision.owner == nil,
+      because: report.reason(on: nil),
       decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
       summary: DecisionEvidence(on: report, in: original).sentences.withTimesForPeople,
       properties: evidence(of: report, facts: facts),
       history: facts.rows(about: charge, statusDates: recorded.decision.renewal.statusDates),
       aliases: charge.aliases.map(\.transactionID.rawValue),
       transferHref: charge.id.href(form: "transfer"),
-      transferLabel: isLatest ? "Transfer subscription…" : "Transfer charge…",
+      transferLabel: report.transferTitle(isLatest: isLatest) + "…",
       releaseHref: recorded.decision.owner == nil ? nil : charge.id.href(form: "release")
     )
   }

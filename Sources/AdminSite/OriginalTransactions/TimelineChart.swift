@@ -201,7 +201,7 @@ extension TimelineLayout.Span {
   }
 
   /// Nil for a span without billing trouble.
-  fileprivate init?(_ span: SubscriptionTimeline.Span) {
+  init?(_ span: SubscriptionTimeline.Span) {
     guard span.isInTrouble, let end = span.end else { return nil }
     let isGrace = span.state == .inGracePeriod
     self.init(

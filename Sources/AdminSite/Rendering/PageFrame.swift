@@ -152,6 +152,23 @@ struct DataCell: Sendable {
 /// A part of a sentence: an identifier with a link, or the words between.
 typealias TextPiece = (text: String, href: String?)
 
+extension String {
+  /// The sentence with its first mention of something as a link; nil without one.
+  ///
+  /// - Parameter mention: The link's label with what is around it.
+  func linking(_ link: PageLink, in mention: String) -> [TextPiece]? {
+    guard let place = firstRange(of: mention),
+      // Part of a longer identifier.
+      !(self[place.upperBound...].first?.isNumber ?? false),
+      let name = self[place].firstRange(of: link.label)
+    else { return nil }
+    return [
+      (String(self[..<name.lowerBound]), nil), (link.label, link.href),
+      (String(self[name.upperBound...]), nil),
+    ]
+  }
+}
+
 /// A thing with its state.
 typealias Tag = (label: String, state: Badge)
 
@@ -234,10 +251,12 @@ extension Array {
 
 extension Timestamp {
   /// The UTC day for people, for example `22 Nov 2026`.
-  var dayName: String {
-    let date = dayAndTime.date
-    return "\(date.day) \(date.monthName) \(date.year)"
-  }
+  var dayName: String { dayAndTime.date.name }
+}
+
+extension CalendarDate {
+  /// For people, for example `22 Nov 2026`.
+  var name: String { "\(day) \(monthName) \(year)" }
 }
 
 extension String {

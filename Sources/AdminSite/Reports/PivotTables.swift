@@ -132,20 +132,18 @@ extension DataTable {
     let states = Self.states.filter(found.contains) + found.subtracting(Self.states).sorted()
     let products = Dictionary(grouping: table.records) { $0["product_id"]?.text ?? "" }
       .sorted { $0.key < $1.key }
-    func number(_ number: Int64, href: String? = nil) -> DataCell {
-      DataCell(text: ChartUnit.count.text(number), href: href, isNumber: true)
+    func number(_ rows: [ReportRow]) -> DataCell {
+      let sum = rows.reduce(0) { $0 + $1.integer("number") }
+      return DataCell(
+        text: ChartUnit.count.text(sum),
+        href: sum == 0
+          ? nil
+          : table.cell("number", sumOf: rows, among: table.records, of: request.choices)
+            .map(request.href), isNumber: true, isNil: sum == 0)
     }
-    func row(_ name: DataCell, _ records: [ReportRow], isLinked: Bool) -> DataRow {
-      let cells = states.map { state in
-        let rows = records.filter { $0["state"]?.text == state }
-        return number(
-          rows.reduce(0) { $0 + $1.integer("number") },
-          href: isLinked
-            ? rows.first.flatMap { table.cell("number", inRow: $0.index, of: request.choices) }
-              .map(request.href) : nil)
-      }
-      let sum = records.reduce(0) { $0 + $1.integer("number") }
-      return DataRow(cells: [name] + cells + [number(sum)])
+    func row(_ name: DataCell, _ records: [ReportRow]) -> DataRow {
+      let cells = states.map { state in number(records.filter { $0["state"]?.text == state }) }
+      return DataRow(cells: [name] + cells + [number(records)])
     }
     self.init(
       caption: request.report.label,
@@ -158,11 +156,11 @@ extension DataTable {
         row(
           DataCell(
             text: product.isEmpty ? "Granted" : product, isHeading: true,
-            isCode: !product.isEmpty), records, isLinked: true)
+            isCode: !product.isEmpty), records)
       },
       emptyText: "No data for these filters.")
     if products.count > 1 {
-      var total = row(DataCell(text: "Total", isHeading: true), table.records, isLinked: false)
+      var total = row(DataCell(text: "Total", isHeading: true), table.records)
       total.rowClass = "total"
       rows.append(total)
     }
@@ -212,9 +210,15 @@ extension DataTable {
     ) { $0.periodStart ?? "" }
     let all = ReportPeriods(table, of: request).all
     let periods = all.filter { records[$0.from] != nil }
-    func number(_ rows: [ReportRow]) -> DataCell {
+    func number(_ rows: [ReportRow], among all: [ReportRow]) -> DataCell {
       let sum = measure?.sum(of: rows) ?? 0
-      return DataCell(text: unit.number(sum), isNumber: true, isNil: sum == 0)
+      var cell = DataCell(text: unit.number(sum), isNumber: true, isNil: sum == 0)
+      // The items are those of one column.
+      if sum != 0, measure?.added.count == 1, let name = measure?.added.first {
+        cell.href = table.cell(name, sumOf: rows, among: all, of: request.choices)
+          .map(request.href)
+      }
+      return cell
     }
     self.init(
       caption: caption, columns: [DataColumn(label: "Period")] + columns.map(\.column),
@@ -224,16 +228,8 @@ extension DataTable {
         return DataRow(
           cells: [heading]
             + columns.map { column in
-              let rows = (records[period.from] ?? []).filter(column.has)
-              var cell = number(rows)
-              // The items are those of one number.
-              if rows.count == 1, !cell.isNil, measure?.added.count == 1,
-                let name = measure?.added.first
-              {
-                cell.href = table.cell(name, inRow: rows[0].index, of: request.choices)
-                  .map(request.href)
-              }
-              return cell
+              let rows = records[period.from] ?? []
+              return number(rows.filter(column.has), among: rows)
             }, rowClass: period.isUnfinished ? "unfinished" : nil)
       },
       emptyText: "No data for these filters.")
@@ -247,7 +243,8 @@ extension DataTable {
           DataCell(
             text: isStock ? "Latest" : "Total", isHeading: true,
             note: all.contains(where: \.isUnfinished) ? "of complete periods" : nil)
-        ] + columns.map { column in number(counted.filter(column.has)) }, rowClass: "total"))
+        ] + columns.map { column in number(counted.filter(column.has), among: counted) },
+        rowClass: "total"))
   }
 }
 

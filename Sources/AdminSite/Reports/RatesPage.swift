@@ -62,17 +62,10 @@ extension DataTable {
       rows: rates.filter(kind.includes).map { rate in
         DataRow(cells: [
           DataCell(text: rate.label, isHeading: true), DataCell(text: rate.value, isNumber: true),
-          DataCell(text: rate.firstDayName),
+          DataCell(text: CalendarDate.name(rate.validFrom)),
         ])
       },
       emptyText: emptyText)
-  }
-}
-
-extension Rate {
-  /// For example `1 Jan 2026`.
-  fileprivate var firstDayName: String {
-    Timestamp(rfc3339: "\(validFrom)T00:00:00Z")?.dayName ?? validFrom
   }
 }
 
@@ -99,7 +92,7 @@ struct RateFormController: ActionController {
     }
     try await ledger.rates.set(rate, by: try sent.context.actingAdministrator(), at: now())
     return sent.done(
-      "\(rate.label): \(rate.value)\(kind == .commission ? "%" : "") from \(rate.firstDayName).",
+      "\(rate.label): \(rate.value)\(kind == .commission ? "%" : "") from \(CalendarDate.name(rate.validFrom)).",
       then: AdminURL.rates)
   }
 

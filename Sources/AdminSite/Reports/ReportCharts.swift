@@ -75,29 +75,35 @@ struct ReportCharts: Sendable {
     }
     var series = drawn.map { (name: $0.name, values: values($0, table, periods.all.map(\.from))) }
     let net = chart.net == nil ? nil : series.removeLast()
-    if let previous, chart.isStock, let first = drawn.first,
+    var last: ChartData.Series?
+    // Of a stack only its total.
+    if let previous, chart.isStock || net != nil || drawn.count == 1,
+      let compared = chart.isStock ? drawn.first : drawn.last,
       let range = request.range, let before = request.previousRange
     {
       let starts = Dictionary(
         zip(request.starts(of: range).map(\.text), request.starts(of: before).map(\.text))
       ) { first, _ in first }
-      series.append(
-        (
-          name: "\(first.name), previous period",
-          values: values(first, previous, periods.all.map { starts[$0.from] ?? "" })
-        ))
+      last = (
+        name: "\(compared.name), previous period",
+        values: values(compared, previous, periods.all.map { starts[$0.from] ?? "" })
+      )
+    }
+    if chart.isStock, let compared = last {
+      series.append(compared)
+      last = nil
     }
     let unfinished = periods.all.last { $0.isUnfinished }
     var data = ChartData(
       id: id, title: currency.map { "\(chart.title), \($0)" } ?? chart.title,
       unit: currency.map { .money(currency: $0) } ?? .count,
       buckets: periods.all.map { (at: Timestamp($0.range.first), label: $0.range.text) },
-      series: series, net: net, losses: losses(of: series.map(\.name)),
+      series: series, net: net, previous: last, losses: losses(of: series.map(\.name)),
       unfinished: Set(periods.all.indices.filter { periods.all[$0].isUnfinished }),
       sumsUp: !chart.isStock)
     if let unfinished, let last = request.range?.last {
       data.note =
-        "Through \(DayRange(first: last, last: last).text). \(unfinished.range.text) so far is hatched"
+        "Through \(last.name). \(unfinished.range.text) so far is hatched"
         + (chart.isStock || data.isAllUnfinished ? "." : " and not in the totals.")
     }
     return data
@@ -217,7 +223,7 @@ struct ReportCharts: Sendable {
     return cohortCurve(
       "Retained after each month, all cohorts", id: "chart-1-1", unit: .share, months,
       [(name: "Retained", values: values)],
-      note: "Customers who resubscribed count again, so that the curve can rise.")
+      note: "Customers who returned count again, so that the curve can rise.")
   }
 
   private func cohortCurve(
@@ -263,7 +269,10 @@ struct ReportSegments: Sendable {
 
   init(_ table: ReportTable, of request: ReportRequest) {
     let sizes = Dictionary(grouping: table.records.filter(\.isOfMeasure)) { $0["segment"]?.text }
-      .mapValues { (table.report.measure?.sum(of: $0) ?? 0).magnitude }
+      .mapValues { rows in
+        // Lifetime value has no chart of periods.
+        (table.report.measure?.sum(of: rows) ?? rows.sum(of: "revenue_milliunits") ?? 0).magnitude
+      }
     let sorted = sizes.sorted { ($1.value, $0.key ?? "") < ($0.value, $1.key ?? "") }.map(\.key)
     let named = sorted.count > Self.most ? Self.most - 1 : sorted.count
     let segments = sorted.prefix(named).map { value in

@@ -6,7 +6,9 @@ extension ReportColumn {
   /// The name for people, as in `In grace period`.
   func label(in report: Report) -> String {
     // Those that customers or Apple brought back, unlike those of `reactivations`.
-    if name == "resubscribed", report != .reactivations { return "Returned" }
+    if ["resubscribed", "reactivated_milliunits"].contains(name), report != .reactivations {
+      return "Returned"
+    }
     return Self.labels[name] ?? EnumText.sentence(title)
   }
 
@@ -15,7 +17,8 @@ extension ReportColumn {
     "account_id": "Account", "from_account_id": "Previous account",
     "previous_account_id": "Previous account", "product_id": "Product",
     "original_transaction_id": "Original transaction", "transaction_id": "Transaction",
-    "order_id": "Order", "bundle_id": "App", "offer_id": "Offer", "number": "Count",
+    "order_id": "Order", "charged_product_id": "Charged product", "bundle_id": "App",
+    "offer_id": "Offer", "number": "Count",
     "from_day": "Period", "at": "Date", "origin_at": "Started", "charged_at": "Charged",
     "refunded_at": "Refunded", "due_at": "Due", "first_seen_at": "First seen",
     "decided_at": "Decided", "expires_at": "Expires", "oldest_at": "Oldest",
@@ -44,6 +47,8 @@ extension ReportValue {
     case .text(let value) where Self.isEnum(column, of: report):
       let text = EnumText.label(value, in: column)
       return (text, text == value || value.isEmpty ? nil : value)
+    case .date(let month) where column == "cohort":
+      return (CohortTable.name(month), month)
     case .text(let value) where column == "data": return (EnumText.details(value), value)
     case .money(let milliunits, let currency?):
       return (words, ChartUnit.exact(milliunits, currency: currency))
@@ -73,8 +78,8 @@ enum EnumText {
     return labels[column]?[value] ?? words(value)
   }
 
-  /// The label of an event that has one.
-  static func event(_ name: String) -> String? { labels["measure"]?[name] }
+  /// The labels of events by their names.
+  static var events: [String: String] { labels["measure"] ?? [:] }
 
   /// The members of a JSON object, as in `Entitlement: pro; expires at: 23 Dec 2026, 00:00`.
   static func details(_ json: String) -> String {
@@ -92,11 +97,10 @@ enum EnumText {
     return words.prefix(1).uppercased() + words.dropFirst()
   }
 
-  /// Makes words of the names in a text, as in `Receipt rejected 21003` and of Apple's `EXPIRED`; a
-  /// sentence or URL stays as it is.
+  /// Makes words of the names in a text, as in `Receipt rejected 21003`; a sentence, a URL and Apple's
+  /// `DID_RENEW` stay as they are.
   private static func words(_ value: String) -> String {
-    if value.contains("://") { return value }
-    if value.wholeMatch(of: /[A-Z][A-Z_]+/) != nil { return sentence(value.lowercased()) }
+    if value.contains("://") || value.wholeMatch(of: /[A-Z][A-Z_]+/) != nil { return value }
     let words = value.split(separator: " ", omittingEmptySubsequences: false).map { word in
       word.contains("_") ? word.replacing("_", with: " ").lowercased() : String(word)
     }
@@ -147,25 +151,70 @@ enum EnumText {
   ]
 }
 
-/// A definition with the names of columns in words, and of choices and events as the page has them.
+/// A definition as a list of terms and sentences in the page's words: labels instead of the names of
+/// columns, choices and events, and nothing about the formats of files.
 struct DefinitionText: Sendable {
-  /// Each with the identifier that it stands for, if any.
-  var pieces: [(text: String, identifier: String?)] = []
+  /// With what is defined, if it is one thing.
+  var lines: [(term: String?, pieces: [TextPiece])] = []
 
-  init(_ definition: String) {
-    var rest = definition[...]
-    while let match = rest.firstMatch(of: /[a-z]+(?:_[a-z]+)+/) {
-      pieces.append((String(rest[..<match.range.lowerBound]), nil))
-      let name = String(match.output)
-      pieces.append((Self.words(name), name))
-      rest = rest[match.range.upperBound...]
+  init(_ definition: String, of report: Report) {
+    // What files have for an empty cell, and how they round.
+    let text = definition.replacing(/\ \([^()]*\bnull\b[^()]*\)/, with: "")
+      .replacing(
+        #/; null if[^.;]*|, rounded to 6 digits|, likewise| Amounts are milliunits.*/#, with: ""
+      )
+      .replacing(/\bnull\b/, with: "empty").replacing(/\bby splits/, with: "“Split by” splits")
+    let labels = Self.labels(of: report)
+    // As in `expired: …`, `new and changed: …`, `paid (once): …` and `active = …`.
+    let start = /([a-z_]+(?:(?:, | and )[a-z_]+)*)(?: \([^()]*\))?(?:: | (?== ))/
+    for sentence in text.split(separator: #/\.(?: |$)|; (?=[a-z_, ]+(?: \([^()]*\))?(?:: | = ))/#) {
+      var (term, rest) = (String?.none, sentence)
+      if let match = sentence.prefixMatch(of: start) {
+        let found = match.1.split(separator: #/, | and /#).map { labels[String($0)] }
+        if !found.contains(nil) {
+          rest = sentence[match.range.upperBound...]
+          term = found.compactMap(\.self).joined(separator: ", ") + (rest.first == "=" ? "" : ":")
+        }
+      }
+      lines.append((term, Self.pieces("\(rest).", labels)))
     }
-    pieces.append((String(rest), nil))
   }
 
-  /// The label of a choice or event, in quotation marks, or else the words of the name.
-  static func words(_ name: String) -> String {
-    (ReportParameter(rawValue: name)?.label ?? EnumText.event(name)).map { "“\($0)”" }
-      ?? name.replacing("_", with: " ")
+  /// By the names of columns, also without the unit, and of states and events.
+  private static func labels(of report: Report) -> [String: String] {
+    var labels = EnumText.events
+    let values = report.columns.contains { $0.name == "state" } ? "state" : "measure"
+    for name in report.itemizedColumns { labels[name] = EnumText.label(name, in: values) }
+    for column in report.itemColumns + report.columns {
+      labels[column.title.replacing(" ", with: "_")] = column.label(in: report)
+      labels[column.name] = column.label(in: report)
+    }
+    return labels
+  }
+
+  private static func pieces(_ text: String, _ labels: [String: String]) -> [TextPiece] {
+    var (pieces, rest): ([TextPiece], Substring) = ([], text[...])
+    // In a formula, every word can be a name.
+    let isFormula = text.hasPrefix("= ")
+    while let match = rest.firstMatch(of: /\b([a-z]+(?:_[a-z]+)*)\b(?: => '([a-z_]+)')?/) {
+      let name = String(match.1)
+      let report = Report.all.first { $0.relation == name }
+      let label =
+        switch name {
+        case "as_of": "the moment of the report"
+        case "known_at": "the moment in “As known on”"
+        case "from_date", "to_date": "“\(name == "to_date" ? "To" : "From")”"
+        case _ where match.2 != nil:
+          "“\(ReportParameter(rawValue: name)?.label ?? name): \(match.2 ?? "")”"
+        case _ where isFormula || name.contains("_"):
+          (labels[name] ?? ReportParameter(rawValue: name)?.label).map { "“\($0)”" }
+            ?? name.replacing("_", with: " ")
+        default: name
+        }
+      pieces.append((String(rest[..<match.range.lowerBound]), nil))
+      pieces.append((report?.label ?? label, report.map { AdminURL.report($0.name) }))
+      rest = rest[match.range.upperBound...]
+    }
+    return pieces + [(String(rest), nil)]
   }
 }

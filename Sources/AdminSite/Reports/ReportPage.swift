@@ -153,8 +153,8 @@ struct ReportPageController: Controller {
       (
         page: frame, name: report.name, summary: report.summary,
         definition: DefinitionText(
-          try await api.reports.definitions()[report] ?? report.summary
-        ).pieces,
+          try await api.reports.definitions()[report] ?? report.summary, of: report
+        ).lines,
         notes: asked.notes(at: pages.now()) + [table?.unconvertedNote].compactMap(\.self),
         faults: asked.faultTexts, advice: table.flatMap { Self.advice($0, asked.choices) },
         action: AdminURL.report(report.name),
@@ -208,17 +208,19 @@ struct ReportPageController: Controller {
         previousHref: offset > 0 ? address(from: max(0, offset - Self.itemsAtOnce)) : nil,
         nextHref: found.items.isCutShort ? address(from: offset + Self.itemsAtOnce) : nil) : nil
     let row = cell.row.sorted { $0.key < $1.key }.map { name, value in
-      let shown = value.map { ReportValue.text($0).label(in: name, of: report).text } ?? "none"
+      let isDay = report.columns.contains { $0.name == name && $0.kind == .date }
+      let shown = value.map {
+        (isDay ? ReportValue.date($0) : .text($0)).label(in: name, of: report).text
+      }
       return Property(
         report.columns.first { $0.name == name }?.label(in: report) ?? EnumText.sentence(name),
-        shown)
+        shown ?? "none")
     }
     // On other pages there may be other values. Actions are sentences.
     let common = offset > 0 || report == .audit ? [] : found.items.commonColumns
     let shared = common.filter { cell.row[$0.name] == nil }.map { column in
-      Property(
-        column.label(in: report),
-        found.items.value(column.name, inRow: 0)?.label(in: column.name, of: report).text ?? "")
+      let value = found.items.value(column.name, inRow: 0)?.label(in: column.name, of: report).text
+      return "\(column.label(in: report)) \(value ?? "")"
     }
     let chosen = report.parameters.compactMap { parameter -> Property? in
       guard ![.from, .to, .days, .asOf, .timeZone, .bucket, .column].contains(parameter),
@@ -226,18 +228,25 @@ struct ReportPageController: Controller {
       else { return nil }
       return Property(parameter.label, text == "true" ? "yes" : text)
     }
+    var table =
+      report == .audit
+      ? DataTable(actions: found.items, caption: "Actions")
+      : DataTable(
+        found.items, caption: "Items", environment: cell.choices.environment, without: common)
+    if !shared.isEmpty { table.note = "All of them: \(shared.joined(separator: " · "))." }
+    let period = cell.choices.period.map { "Month \($0) of the cohort" }
     return PageRenderer.response(
       (
         page: frame, number: found.sum.words,
         sentence: found.sum == .number(found.count)
-          ? "\(entries)." : "The sum of \(entries) below.",
-        properties: [Property("Period", asked.range?.text ?? asked.rangeText)] + row + shared
-          + chosen,
-        table: report == .audit
-          ? DataTable(actions: found.items, caption: "Actions")
-          : DataTable(
-            found.items, caption: "Items", environment: cell.choices.environment, without: common),
-        paging: paging, downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
+          ? "\(entries)."
+          : found.sum.isMoney
+            ? "The sum of \(entries) below." : "\(entries) below, by their counts.",
+        properties: [
+          Property("Period", period ?? asked.range?.text ?? asked.rangeText)
+        ] + row + chosen,
+        table: table, paging: paging,
+        downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
       ), "drill-down")
   }
 }

@@ -18,7 +18,7 @@ struct DayRange: Hashable, Sendable {
   /// As in `25 Nov 2026`, `Nov 2026`, `1–25 Nov 2026` or `28 Dec 2025 – 3 Jan 2026`.
   var text: String {
     let isOfOneMonth = (first.year, first.month) == (last.year, last.month)
-    let end = "\(last.day) \(last.monthName) \(last.year)"
+    let end = last.name
     if first == last { return end }
     if isOfOneMonth, first.day == 1, last.adding(days: 1).day == 1 {
       return "\(last.monthName) \(last.year)"
@@ -30,6 +30,9 @@ struct DayRange: Hashable, Sendable {
 }
 
 extension CalendarDate {
+  /// A day of ISO 8601 for people; another text as it is.
+  static func name(_ text: String) -> String { CalendarDate(iso8601: text)?.name ?? text }
+
   func adding(days: Int) -> CalendarDate {
     CalendarDate(daysSince1970: daysSince1970 + days)
   }
@@ -112,11 +115,18 @@ extension ReportRequest {
 
   /// The choices in force in words, as in `1 Dec 2025 – 25 Nov 2026, by month, UTC`.
   var rangeText: String {
+    let filters = [
+      choices.product,
+      choices.by.map { "by \(EnumText.sentence($0.rawValue).lowercased())" },
+      choices.dateOf == .charge ? "by the date of the purchase" : nil,
+    ]
     guard let range else {
       let moment = Moment(moment).text
-      return report.parameters.contains(.days)
+      let start =
+        report.parameters.contains(.days)
         ? "The next \(Count.text(choices.days, "day")), as of \(moment) UTC"
         : "As of \(moment) UTC"
+      return ([start] + filters).compactMap(\.self).joined(separator: ", ")
     }
     let parts = [
       report.hasCohorts
@@ -125,7 +135,7 @@ extension ReportRequest {
       report.parameters.contains(.bucket) ? bucket.map { "by \($0.rawValue)" } : nil,
       choices.timeZone,
     ]
-    return parts.compactMap(\.self).joined(separator: ", ")
+    return (parts + filters).compactMap(\.self).joined(separator: ", ")
   }
 
   // MARK: Links

@@ -119,16 +119,16 @@ extension ReportRequest {
   /// What part of the money charged in the periods that have ended was refunded, in each currency.
   private func refundedShares(_ table: ReportTable, _ revenue: ReportTable?) -> [String] {
     guard let revenue, !revenue.isCutShort, !table.isCutShort, choices.by == nil else { return [] }
-    let refunded = ReportTotals.sums("refunded_milliunits", table, of: self)
-    return ReportTotals.sums("charged_milliunits", revenue, of: self).sorted { $0.key < $1.key }
-      .compactMap { currency, charged in
-        ReportValue.hundredthsOfPercent(of: -(refunded[currency] ?? 0), in: charged).map { share in
-          let unit = ChartUnit.money(currency: currency)
-          return
-            "Refunded \(unit.number(-(refunded[currency] ?? 0))) of \(unit.text(charged)) charged: "
-            + ChartUnit.share.text(share) + "."
-        }
-      }
+    return revenue.records.currencies.compactMap { currency in
+      let unit = ChartUnit.money(currency: currency)
+      guard let charged = ReportTotals.sum("charged_milliunits", revenue, in: currency, of: self),
+        let refunded = ReportTotals.sum("refunded_milliunits", table, in: currency, of: self)
+          .map({ Int64(clamping: $0.magnitude) }),
+        let share = ReportValue.hundredthsOfPercent(of: refunded, in: charged)
+      else { return nil }
+      return "Refunded \(unit.number(refunded)) of \(unit.text(charged)) charged: "
+        + ChartUnit.share.text(share) + "."
+    }
   }
 
   /// The columns of revenue below its table.
@@ -156,6 +156,8 @@ extension DataTable {
         && !["to_day", "is_partial", "mrr_twelfths"].contains(name)
         && (name != "renews_as" || records.contains { $0[name]?.text != $0["product_id"]?.text })
         && (name != "currency" || !hasMoney)
+        && (!["environment", "bundle_id"].contains(name) || Set(values).count > 1)
+        && (name != "first_at" || records.contains { $0[name] != $0["last_at"] })
         && (values.isEmpty || values.contains { $0 != .none })
         && (!Self.isRare(table.columns[place], in: table.report)
           || values.contains { $0.integer != 0 }
@@ -200,6 +202,9 @@ extension DataTable {
         ? "Only the first \(table.rows.count) rows are shown, without a chart: choose fewer days, "
           + "or download the file."
         : nil)
+    if table.report == .refunds, !table.isCutShort {
+      rows = ReportTotals.withSubtotals(rows, of: records, table, columns, of: request)
+    }
     rows += ReportTotals.rows(table, columns, previous: previous, of: request)
     let currencies = records.currencies
     if hasMoney, currencies.count == 1, let currency = currencies.first {
@@ -290,7 +295,7 @@ extension DataTable {
       switch report {
       case .churn: ["from_day", "segment", "active_at_start", "churned", "churn_rate"]
       case .unclaimed: ["product_id", "amount_milliunits", "number", "age"]
-      default: []
+      default: ["from_day", "segment"] + report.columns.map(\.name).filter(report.isStock)
       }
     let isLast = ["environment", "bundle_id"].contains(column.name)
     return first.firstIndex(of: column.name) ?? (isLast ? first.count + 1 : first.count)
@@ -383,6 +388,16 @@ struct ReportRow: Sendable {
 extension Sequence<ReportRow> {
   /// The currencies of the amounts, each once, in their order.
   var currencies: [String] { Set(compactMap { $0["currency"]?.text }).sorted() }
+
+  /// Nil if it has too many digits.
+  func sum(of column: String) -> Int64? {
+    reduce(Int64?.some(0)) { sum, row in
+      guard let sum = sum?.addingReportingOverflow(row.integer(column)), !sum.overflow else {
+        return nil
+      }
+      return sum.partialValue
+    }
+  }
 }
 
 extension ReportTable {
@@ -405,6 +420,31 @@ extension ReportTable {
     }.map { columns[$0] }
   }
 
+  /// The items of a column's sum; nil unless the rows are all those that have the same in common.
+  func cell(
+    _ column: String, sumOf rows: [ReportRow], among all: [ReportRow], of choices: ReportChoices
+  ) -> ReportCell? {
+    guard let first = rows.first, let cell = cell(column, inRow: first.index, of: choices) else {
+      return nil
+    }
+    if rows.count == 1 { return cell }
+    func isShared(_ name: String, by row: ReportRow) -> Bool {
+      let name = name == choices.by?.column ? "segment" : name
+      return row[name] == first[name]
+    }
+    let shared = cell.row.filter { name, _ in rows.allSatisfy { isShared(name, by: $0) } }
+    guard
+      all.count(where: { row in shared.keys.allSatisfy { isShared($0, by: row) } }) == rows.count
+    else { return nil }
+    var narrowed = cell.choices
+    if let from = rows.compactMap({ $0["from_day"]?.text }).min(),
+      let to = rows.compactMap({ $0["to_day"]?.text }).max()
+    {
+      (narrowed.from, narrowed.to) = (CalendarDate(iso8601: from), CalendarDate(iso8601: to))
+    }
+    return try? ReportCell(of: report, narrowed, column: column, row: shared)
+  }
+
   /// Whether each item is the beginning of what it is about.
   fileprivate var startAtOnce: Bool { records.allSatisfy { $0["at"] == $0["origin_at"] } }
 }
@@ -423,8 +463,7 @@ extension ReportValue {
     case .money(let milliunits, nil):
       // Without the space before a missing currency.
       String(ChartUnit.money(currency: "").text(milliunits).dropLast())
-    case .date(let text):
-      CalendarDate(iso8601: text).map { DayRange(first: $0, last: $0).text } ?? text
+    case .date(let text): CalendarDate.name(text)
     case .fraction(let text): text
     case .rate(let text): ChartUnit.share.text(Self.hundredthsOfPercent(text))
     case .flag(let isSet): isSet ? "yes" : "no"
@@ -438,6 +477,10 @@ extension ReportValue {
     case .number(let number), .money(let number, _): number
     default: nil
     }
+  }
+
+  var isMoney: Bool {
+    if case .money = self { true } else { false }
   }
 
   /// A text or a day; nil for other values.

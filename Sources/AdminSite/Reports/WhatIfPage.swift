@@ -2,6 +2,7 @@ import HTTPAPI
 import Hummingbird
 import HummingbirdCore
 import LedgerStorage
+import Reports
 import Subscriptions
 
 /// The page that compares the recorded owners with those of another policy.
@@ -30,7 +31,7 @@ struct WhatIfPageController: Controller {
         page: try await pages.frame("What if", at: AdminURL.whatIf, context),
         action: AdminURL.whatIf, fields: usual, rareFields: rare,
         isRareOpen: rare.contains(where: \.isUsed),
-        fault: (usual + rare).contains { $0.fault != nil } ? nil : fault?.detail,
+        fault: (usual + rare).contains { $0.fault != nil } ? nil : fault?.detail(naming: ""),
         policies: OwnershipPolicy.all.map {
           (name: $0.name, label: $0.label, summary: $0.summary)
         },
@@ -55,7 +56,7 @@ struct WhatIfPageController: Controller {
     func field(_ name: String, _ label: String) -> FormField {
       var field = FormField(id: name.replacing("_", with: "-"), name: name, label: label)
       field.value = sent[name]?.rawValue ?? ""
-      if fault?.field == name { field.fault = fault?.detail }
+      if fault?.field == name { field.fault = fault?.detail(naming: label) }
       return field
     }
     func input(_ name: String, _ label: String) -> FormField {
@@ -147,9 +148,17 @@ extension WhatIfAnswer {
     }
     let count = ChartUnit.count.text(Int64(total.charges))
     let money = total.amounts.map { Price.text($0.milliunits, currency: $0.currency) }
+    // Only what is listed is known one by one.
+    let unclaimed = isListCutShort ? 0 : differences.count { $0.difference.verdict.owners.isEmpty }
+    let rest =
+      unclaimed == 0
+      ? ""
+      : " \(Count.text(unclaimed, "of them would be unclaimed", "of them would be unclaimed"))."
     let moved =
-      "\(count) of \(Count.text(comparison.charges, "charge")) would have other owners: "
+      "\(count) of \(Count.text(comparison.charges, "charge")) would have "
+      + (total.charges == 1 ? "another owner or none: " : "other owners or none: ")
       + ([Count.text(Int(total.days), "day") + " of access"] + money).joined(separator: ", ") + "."
+      + rest
     func most(_ verb: String, _ balance: Balance?, _ count: (Balance) -> Int) -> String? {
       balance.flatMap { balance in
         count(balance) > 0
@@ -167,8 +176,11 @@ extension WhatIfAnswer {
     var notes: [String] = []
     if isCutShort {
       notes.append(
-        "Only the first \(Count.text(comparison.originalTransactions, "original transaction")) were "
-          + "compared: tenure what-if \(policy.name) compares all.")
+        "Only the first "
+          + Count.text(
+            comparison.originalTransactions, "original transaction was",
+            "original transactions were")
+          + " compared: tenure what-if \(policy.name) compares all.")
     }
     if isListCutShort {
       notes.append(
@@ -226,10 +238,12 @@ extension DataTable {
         DataColumn(label: "Amount", isNumber: true),
       ],
       rows: figures.map { month, figures in
+        let name =
+          CalendarDate(iso8601: "\(month)-01").map { "\($0.monthName) \($0.year)" } ?? month
         let amounts = figures.amounts.map { Price.text($0.milliunits, currency: $0.currency) }
         let counts = [Int64(figures.charges), Int64(figures.accounts), figures.days]
         return DataRow(
-          cells: [DataCell(text: month, isHeading: true)]
+          cells: [DataCell(text: name, isHeading: true)]
             + counts.map { DataCell(text: ChartUnit.count.text($0), isNumber: true) }
             + [DataCell(text: amounts.joined(separator: ", "), isNumber: true)],
           rowClass: month == "Total" ? "total" : nil)

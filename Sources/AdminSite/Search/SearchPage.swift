@@ -14,6 +14,10 @@ struct SearchController: Controller {
   private typealias Hit = (
     kind: String, title: String, href: String, detail: String, tags: [Tag]
   )
+  /// What was found, before its state is looked up.
+  private typealias Found = (
+    accounts: [Account], others: [(href: String, hit: @Sendable () async throws -> Hit?)]
+  )
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
@@ -22,11 +26,17 @@ struct SearchController: Controller {
     guard let query, !query.isEmpty else {
       return try await page(context, query: nil, hits: [])
     }
-    var hits = try await hits(of: query)
-    if hits.isEmpty { hits = try await accounts(beginningWith: query) }
+    var found = try await things(named: query)
+    if found.accounts.isEmpty, found.others.isEmpty {
+      found.accounts = try await accounts(beginningWith: query)
+    }
+    let hrefs = found.accounts.map { AdminURL.account($0.id) } + found.others.map(\.href)
+    if hrefs.count == 1 { return .redirect(to: hrefs[0], type: .normal) }
+    var hits = try await hits(found.accounts)
+    for other in found.others { hits += [try await other.hit()].compactMap(\.self) }
     var note: String?
     if hits.isEmpty { (hits, note) = await orderHits(query) }
-    if let hit = hits.first, hits.count == 1 { return .redirect(to: hit.href, type: .normal) }
+    if hits.count == 1 { return .redirect(to: hits[0].href, type: .normal) }
     return try await page(context, query: query, hits: hits, note: note)
   }
 
@@ -49,10 +59,9 @@ struct SearchController: Controller {
 
   private static let mostAccounts = 50
 
-  private func accounts(beginningWith text: String) async throws -> [Hit] {
+  private func accounts(beginningWith text: String) async throws -> [Account] {
     guard (try? TextField.accountID.checked(text)) != nil else { return [] }
-    return try await hits(
-      ledger.accounts.accounts(beginningWith: text, limit: Self.mostAccounts + 1))
+    return try await ledger.accounts.accounts(beginningWith: text, limit: Self.mostAccounts + 1)
   }
 
   private func hits(_ accounts: [Account]) async throws -> [Hit] {
@@ -138,36 +147,34 @@ struct SearchController: Controller {
     }
   }
 
-  private func hits(of text: String) async throws -> [Hit] {
+  private func things(named text: String) async throws -> Found {
+    var found: Found = ([], [])
     // A value that no field accepts is in no table.
-    guard (try? TextField.accountID.checked(text)) != nil else { return [] }
-    var hits: [Hit] = []
-    if let account = try await ledger.accounts.account(text) {
-      hits += try await self.hits([account])
-    }
+    guard (try? TextField.accountID.checked(text)) != nil else { return found }
+    found.accounts += [try await ledger.accounts.account(text)].compactMap(\.self)
     let originalID = OriginalTransactionID(text)
     let lines = try await ledger.ownership.environments(of: originalID).map {
       OriginalTransactionKey($0, originalID)
     }
-    for line in lines {
-      hits += try await [hit(line, as: Self.originalTransaction, text)].compactMap(\.self)
+    found.others += lines.map { line in
+      (line.href, { try await hit(line, as: Self.originalTransaction, text) })
     }
-    hits += try await charges(of: TransactionID(text), besides: lines)
-    for line in try await ledger.ownership.lines(of: WebOrderLineItemID(text)) {
-      hits += try await [hit(line, as: "Web order line item", text)].compactMap(\.self)
+    found.others += try await charges(of: TransactionID(text), besides: lines)
+      .map { charge in (charge.href, { charge }) }
+    found.others += try await ledger.ownership.lines(of: WebOrderLineItemID(text)).map { line in
+      (line.href, { try await hit(line, as: "Web order line item", text) })
     }
-    if let id = UUID(uuidString: text), let found = try await ledger.orders.order(id) {
-      let stored = found.answered(at: pages.now())
+    if let id = UUID(uuidString: text), let answer = try await ledger.orders.order(id) {
+      let stored = answer.answered(at: pages.now())
       let order = stored.order
-      hits.append(
-        (
-          kind: "Order", title: order.id.text,
-          href: AdminURL.account(stored.accountID),
-          detail: "opened \(order.createdAt.dayName) · \(stored.accountID)",
-          tags: [(order.productID.rawValue, Badge(order.status))]
-        ))
+      let hit: Hit = (
+        kind: "Order", title: order.id.text, href: AdminURL.account(stored.accountID),
+        detail: "opened \(order.createdAt.dayName) · \(stored.accountID)",
+        tags: [(order.productID.rawValue, Badge(order.status))]
+      )
+      found.others.append((hit.href, { hit }))
     }
-    return hits
+    return found
   }
 
   /// The charges with a transaction id, except first charges, whose id is that of an original

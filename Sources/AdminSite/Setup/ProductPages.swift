@@ -4,13 +4,14 @@ import Hummingbird
 import HummingbirdCore
 import JSONText
 import LedgerStorage
+import Reports
 import Subscriptions
 
 /// The catalogue, and each product with its versions.
 struct ProductPageController: Controller {
   let api: API
 
-  private static let columns =
+  fileprivate static let columns =
     ["Name", "Entitlements", "Price", "Period", "Type", "Group", "Level"]
 
   @Sendable
@@ -77,7 +78,7 @@ struct ProductPageController: Controller {
   }
 
   /// The texts of ``columns``.
-  private static func values(of product: Product) -> [String] {
+  fileprivate static func values(of product: Product) -> [String] {
     [
       product.displayName, product.entitlements.map(\.rawValue).joined(separator: ", "),
       product.priceMilliunits.map { Price.text($0, currency: product.currency) },
@@ -112,19 +113,41 @@ struct ProductFormController: ActionController {
       product = try ProductDescription(try Self.body(sent.fields)).product(id, validFrom: now())
     } catch let problem as Problem where problem.field == "period" {
       guard sent.fields["period"] == ExactText(Self.otherPeriod) else { throw problem }
-      throw Problem(problem.code, problem.detail, field: Self.otherPeriodName)
+      throw Problem(
+        problem.code, problem.detail.replacing("`period`", with: "`\(Self.otherPeriodName)`"),
+        field: Self.otherPeriodName)
     }
     let administrator = try sent.context.actingAdministrator()
     guard sent.isConfirmed else {
       let changes = old.map { ProductPageController.changes(from: $0, to: product) }
+      let values = zip(ProductPageController.columns, ProductPageController.values(of: product))
+        .filter { $0.1 != "–" }.map { "\($0): \($1)." }
       return try await sent.confirm(
         consequences: changes.map { $0.isEmpty ? ["Nothing changes."] : $0 }
-          ?? ["“\(id)” is added. Charges recorded before count immediately."],
-        warnings: old != nil && old?.entitlements != product.entitlements
-          ? ["The entitlements of earlier charges change too, within minutes."] : [])
+          ?? (["“\(id)” is added. Charges recorded before count immediately."] + values),
+        warnings: try await warnings(from: old, to: product))
     }
     _ = try await api.catalogue.describe(product, by: administrator)
     return sent.done("“\(id)” was saved.", then: AdminURL.product(id.rawValue))
+  }
+
+  /// Who loses what by another list of entitlements.
+  private func warnings(from old: Product?, to new: Product) async throws -> [String] {
+    guard let old, old.entitlements != new.entitlements else { return [] }
+    let later = "The entitlements of earlier charges change too, within minutes."
+    let lost = old.entitlements.filter { !new.entitlements.contains($0) }
+    guard !lost.isEmpty else { return [later] }
+    var choices = ReportChoices()
+    choices.product = old.id.rawValue
+    let table = try await api.reports.table(of: .subscriptions, choices, at: now())
+    let active = table.records
+      .filter { !["in_billing_retry", "expired", "revoked"].contains($0["state"]?.text) }
+      .reduce(0) { $0 + $1.integer("number") }
+    let names = lost.map { "“\($0)”" }.joined(separator: " and ")
+    return [
+      "Customers with “\(old.id)” lose \(names), among them "
+        + Count.text(Int(clamping: active), "active subscription") + ".", later,
+    ]
   }
 
   /// The form as the body of `PUT /v1/products/{product_id}`, with the same names.

@@ -52,7 +52,7 @@ extension Doctor {
           remedy: "Check TENURE_APPSTORE_VERIFY_RECEIPT_URL, its sandbox counterpart and proxies. "
             + "Until then receipts stay pending.")
       }
-      return .ok(check, "verifyReceipt is reachable.")
+      return .ok(check, "verifyReceipt is reachable (\(environment.rawValue)).")
     } catch {
       return .fault(
         check, "\(error)",
@@ -86,10 +86,11 @@ extension Doctor {
     let check = "apple.server_api.\(environment.rawValue)"
     do {
       _ = try await api.transactionInfo(Self.unknownTransaction, of: bundleID, in: environment)
-      return .ok(check, "Apple accepts the key for \(bundleID).")
+      return .ok(check, "Apple accepts the key for \(bundleID) (\(environment.rawValue)).")
     } catch let error as AppStoreServerAPIError {
       switch error.kind {
-      case .notFound, .invalidRequest: return .ok(check, "Apple accepts the key for \(bundleID).")
+      case .notFound, .invalidRequest:
+        return .ok(check, "Apple accepts the key for \(bundleID) (\(environment.rawValue)).")
       case .unauthorized where environment == .production:
         return .warning(
           check, "\(error)",

@@ -86,7 +86,7 @@ struct AccessCauseTests {
         api.live(until: 99)
       },
       verdict:
-        "Had premium 20–23 Feb 2026; moved to klara when Apple's late renewal notice arrived.",
+        "Lost premium on 23 Feb 2026: moved to klara when Apple's late renewal notice arrived.",
       state: "revoked", because: .moved, ended: 53),
     Story(
       name: "transferred by an administrator", account: "leo",
@@ -96,7 +96,7 @@ struct AccessCauseTests {
         let owner: JSONValue = ["account_id": "klara", "reason": "Hers."]
         _ = try await api.call(.post, "/v1/transactions/2/owner", owner, as: .admin)
       },
-      verdict: "Had premium 20–21 Feb 2026; moved to klara by an administrator.",
+      verdict: "Lost premium on 21 Feb 2026: moved to klara by an administrator.",
       state: "revoked", because: .moved, ended: 51),
     Story(
       name: "expired", account: "olga",
@@ -347,16 +347,16 @@ struct AccessCauseTests {
     let line = OriginalTransactionKey(.production, OriginalTransactionID("1"))
     let rows = [
       FactRow(
-        at: at, sentence: "Entitlement expired: “pro”.", source: "Event", symbol: .poll,
+        at: at, sentence: [("Entitlement expired: “pro”.", nil)], source: "Event", symbol: .poll,
         line: line, chargeID: "1", rank: FactRow.lossRank, endedEntitlement: "pro"),
       FactRow(
-        at: at, sentence: "Apple reported it.", source: "Submission", symbol: .submission,
+        at: at, sentence: [("Apple reported it.", nil)], source: "Submission", symbol: .submission,
         line: line, chargeID: "1", rank: 3, loss: "monthly was replaced by an upgrade"),
     ]
     #expect(
-      rows.folded.map(\.sentence)
+      rows.folded.map { $0.sentence.map(\.text).joined() }
         == ["monthly was replaced by an upgrade; access to “pro” ended."])
-    #expect([rows[1]].folded.map(\.sentence) == ["Apple reported it."])
+    #expect([rows[1]].folded.map { $0.sentence[0].text } == ["Apple reported it."])
   }
 
   @Test func `what is no subscription has an owner, and no renewals`() async throws {

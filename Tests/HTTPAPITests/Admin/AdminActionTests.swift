@@ -116,6 +116,11 @@ struct AdminActionTests {
       let page = try await browser.get("/admin/parked")
       #expect(page.contains("Event \(events[0])"))
       #expect(page.contains("HTTP 500"))
+      let rows = page.text.components(separatedBy: #"id="webhooks""#).last ?? ""
+      #expect(rows.components(separatedBy: "<li>").count == events.count + 1)
+      for text in ["9 attempts", ">Account anna</a>", ">Redeliver</button>"] {
+        #expect(rows.contains(text), "\(text)")
+      }
       let done = try await browser.post(
         "/admin/parked/webhooks",
         [("item", "\(events[0])"), ("do", "redeliver"), ("reason", "The receiver is fixed.")])
@@ -136,6 +141,11 @@ struct AdminActionTests {
       #expect(page.contains(id))
       #expect(page.contains("Apple 21003"))
       #expect(page.contains(#"href="/admin/accounts/anna""#))
+      // The cause is counted below the list, and each row says it.
+      for text in ["Rejections in the last 30 days by cause", "Apple status 21003", "1 attempt"] {
+        #expect(page.contains(text), "\(text)")
+      }
+      #expect(page.text.components(separatedBy: ">Receipt rejected<").count == 3)
       #expect(page.contains("receipt_rejected"))
       for count in [1, 0] {
         _ = try await browser.post(

@@ -63,8 +63,8 @@ struct ChartPictureTests {
     #expect(picture.legend.map(\.value) == ["15", "4"])
     #expect(
       picture.table.rows.map { $0.cells.map(\.text) } == [
-        ["2026-11-04", "15", "4"], ["2026-11-03", "", "5"], ["2026-11-02", "20", "5"],
-        ["2026-11-01", "10", "0"],
+        ["2026-11-01", "10", "0"], ["2026-11-02", "20", "5"], ["2026-11-03", "", "5"],
+        ["2026-11-04", "15", "4"],
       ])
   }
 
@@ -94,8 +94,8 @@ struct ChartPictureTests {
     // In words and in the table, too.
     #expect(
       picture.table.rows.map { $0.cells.map(\.text) } == [
-        ["2026-11-04", "", "", "", "0"], ["2026-11-03", "0", "2", "0", "2"],
-        ["2026-11-02", "3", "0", "−3", "0"], ["2026-11-01", "5", "5", "−4", "6"],
+        ["2026-11-01", "5", "5", "−4", "6"], ["2026-11-02", "3", "0", "−3", "0"],
+        ["2026-11-03", "0", "2", "0", "2"], ["2026-11-04", "", "", "", "0"],
       ])
     #expect(picture.table.columns.map(\.label) == ["Time", "New", "Back", "Gone", "Net"])
     #expect(picture.bands[0].text == "2026-11-01: New 5, Back 5, Gone −4, Net 6")
@@ -114,7 +114,7 @@ struct ChartPictureTests {
     #expect(picture.lines.map(\.data) == ["M166.67 100L500 120"])
     #expect(picture.unfinished.map(\.x) == ["66.67"])
     #expect(picture.bands[2].text == "2026-11-03 so far: New 1, Gone 0, Net 1")
-    #expect(picture.table.rows[0].cells[0].text == "2026-11-03 so far")
+    #expect(picture.table.rows[2].cells[0].text == "2026-11-03 so far")
     #expect(picture.bars.count == 5)
     // Gains are cool and losses warm.
     #expect(picture.legend.map(\.seriesClass) == ["series-1", "series-7", "series-net"])

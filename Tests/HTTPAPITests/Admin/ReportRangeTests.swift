@@ -51,7 +51,7 @@ struct ReportRangeTests {
       (.active, "time_zone=Pacific%2FKiritimati", "1 May 2025 – 16 Apr 2026, by month, "
         + "Pacific/Kiritimati", "1 May 2024 – 30 Apr 2025"),
       (.audit, "", "17 Mar – 15 Apr 2026, by day, UTC", "15 Feb – 16 Mar 2026"),
-      (.active, "by=product", "1 May 2025 – 15 Apr 2026, by month, UTC", nil),
+      (.active, "by=product", "1 May 2025 – 15 Apr 2026, by month, UTC, by product", nil),
       (.intake, "days=7", "9–15 Apr 2026, UTC", nil),
       (.retention, "", "Customers who started May 2025 – Apr 2026, UTC", nil),
       (.renewalsDue, "days=7", "The next 7 days, as of 15 Apr 2026, 12:00 UTC", nil),
@@ -102,20 +102,94 @@ struct ReportRangeTests {
         ("2025-11-01", "2025-11-30", 3, 8), ("2025-12-01", "2025-12-31", 5, 16),
         ("2026-01-01", "2026-01-31", 1000, 2000),
       ]))
-    #expect(table.columns.map(\.label) == ["Period", "At start", "New", "Active"])
-    #expect(table.columns.map(\.identifier) == ["from_day", "opening", "new", "active"])
+    #expect(table.columns.map(\.label) == ["Period", "Active", "At start", "New"])
+    #expect(table.columns.map(\.identifier) == ["from_day", "active", "opening", "new"])
     #expect(
       table.rows.map { $0.cells.map(\.text) } == [
-        ["Feb 2026", "1", "5", "10"], ["Mar 2026", "1", "7", "12"],
-        ["Apr 2026", "1", "100", "200"],
-        ["Total or latest", "", "12", "12"], ["Previous period", "", "8", "16"],
-        ["Change", "", "+4 (+50.00%)", "−4 (−25.00%)"],
+        ["Feb 2026", "10", "1", "5"], ["Mar 2026", "12", "1", "7"],
+        ["Apr 2026", "200", "1", "100"],
+        ["Total or latest", "12", "", "12"], ["Previous period", "16", "", "8"],
+        ["Change", "−4", "", "+4"],
       ])
     #expect(
-      table.rows.map(\.rowClass) == [nil, nil, "unfinished", "total", "total", "total"])
+      table.rows.map(\.rowClass) == [nil, nil, "unfinished", "total", "total", "total change"])
     #expect(
       table.rows.map { $0.cells[0].note }
         == [nil, nil, "so far", "of complete periods", "1 Nov – 31 Dec 2025", nil])
+    #expect(table.rows.last?.cells.map(\.note) == [nil, "−25.00%", nil, "+50.00%"])
+    // February and March, of both periods.
+    let items = table.rows[3...4].map { $0.cells[3].href ?? "" }
+    #expect(items[0].contains("from=2026-02-01&to=2026-03-31"), "\(items)")
+    #expect(items[1].contains("from=2025-11-01&to=2025-12-31"), "\(items)")
+  }
+
+  private static func revenue(_ rows: (String, String, currency: String, Int64)...) -> ReportTable {
+    ReportTable(
+      report: .revenue, asOf: now,
+      columns: [
+        ReportColumn("from_day", .date), ReportColumn("to_day", .date),
+        ReportColumn("currency", .text), ReportColumn("charges", .number),
+        ReportColumn("charged_milliunits", .money),
+        ReportColumn("net_by_refund_milliunits", .money),
+      ],
+      rows: rows.map { first, last, currency, amount in
+        let money = ReportValue.money(milliunits: amount, currency: currency)
+        return [.date(first), .date(last), .text(currency), .number(1), money, money]
+      }, isCutShort: false)
+  }
+
+  @Test func `a period without rows has 0 of the other one's currency`() {
+    let asked = Self.request(.revenue, "from=2026-03-01&to=2026-03-31&compare=true")
+    let march = Self.revenue(("2026-03-01", "2026-03-31", "EUR", 5000))
+    func rows(_ table: ReportTable, _ previous: ReportTable) -> [[String]] {
+      asked.tables(table, previous: previous)[0].rows.suffix(3).map { $0.cells.map(\.text) }
+    }
+    #expect(
+      rows(march, Self.revenue())
+        == [
+          ["Total", "1", "5.00 EUR", "5.00 EUR"], ["Previous period", "0", "0.00 EUR", "0.00 EUR"],
+          ["Change", "+1", "+5.00 EUR", "+5.00 EUR"],
+        ].map { $0.map { $0.replacing(" EUR", with: "") } })
+    // Different currencies are not compared.
+    let february = Self.revenue(("2026-02-01", "2026-02-28", "USD", 4000))
+    #expect(rows(march, february)[1...].map { $0.last } == ["", ""])
+    // The chart has the net of both.
+    let chart = ReportCharts(table: march, request: asked, previous: Self.revenue()).pictures
+    #expect(
+      chart.map { $0.table.rows.map { $0.cells.map(\.text) } }
+        == [[["Mar 2026", "5.00 EUR", "", "5.00 EUR", "0.00 EUR"]]])
+    #expect(chart[0].table.columns.last?.label == "Net, previous period")
+    #expect(chart[0].lines.map(\.seriesClass) == ["series-net", "series-previous"])
+  }
+
+  @Test func `a sum with too many digits is left out`() {
+    let table = Self.revenue(
+      ("2026-02-01", "2026-02-28", "EUR", .max), ("2026-03-01", "2026-03-31", "EUR", 1))
+    let asked = Self.request(.revenue, "from=2026-02-01&to=2026-03-31")
+    #expect(ReportTotals.sum("charged_milliunits", table, in: "EUR", of: asked) == nil)
+    #expect(ReportTotals.sum("charged_milliunits", table, in: "USD", of: asked) == 0)
+  }
+
+  // swift-format-ignore
+  @Test(
+    "A definition is a list of terms in the page's words",
+    arguments: [
+      (.churn, "expired: ended; it has a cause. voluntary: the customer cancelled; involuntary: billing.",
+        ["Expired:|ended; it has a cause.", "Voluntary:|the customer cancelled.", "Involuntary:|billing."]),
+      (.churn, "churn_rate = churned / active_at_start, rounded to 6 digits; null if none was.",
+        ["Churn rate|= “Churned” / “Active at start”."]),
+      (.active, "Paid at as_of (as in report_churn). by splits the rows (segment; null: none): the product.",
+        ["|Paid at the moment of the report (as in Churn).", "|“Split by” splits the rows: the product."]),
+      (.revenue, "refunds and refunded: from that day. Amounts are milliunits, rounded last.",
+        ["Refunds, Refunded amount:|from that day."]),
+      (.intake, "jobs_parked: failed. With by => 'product' it is null.",
+        ["Failed jobs:|failed.", "|With “Split by: product” it is empty."]),
+    ] as [(Report, String, [String])])
+  func definitions(report: Report, text: String, lines: [String]) {
+    #expect(
+      DefinitionText(text, of: report).lines.map {
+        "\($0.term ?? "")|\($0.pieces.map(\.text).joined())"
+      } == lines)
   }
 
   @Test(arguments: [
@@ -156,7 +230,7 @@ struct ReportRangeTests {
       (.refunds, "days_after", .text("002-003"), "2–3 days", "002-003"),
       (.unclaimed, "age", .text("3: under 7 days"), "Under 7 days", "3: under 7 days"),
       (.intake, "measure", .text("jobs_overdue"), "Overdue jobs", "jobs_overdue"),
-      (.intake, "cause", .text("EXPIRED"), "Expired", "EXPIRED"),
+      (.intake, "cause", .text("DID_RENEW"), "DID_RENEW", nil),
       (.intake, "cause", .text("HTTP 503"), "HTTP 503", nil),
       (.intake, "cause", .text("receipt_rejected 21003"), "Receipt rejected 21003",
         "receipt_rejected 21003"),

@@ -207,7 +207,7 @@ struct ReportChartTests {
       table: table, request: Self.request(table, "from=2026-02-01&to=2026-03-31")
     ).pictures
     #expect(pictures.map(\.title) == ["Active subscriptions", "Subscriber movement"])
-    #expect(texts(pictures[0]) == [["Mar 2026", "6"], ["Feb 2026", "5"]])
+    #expect(texts(pictures[0]) == [["Feb 2026", "5"], ["Mar 2026", "6"]])
     #expect(
       pictures[1].table.columns.map(\.label)
         == [
@@ -216,12 +216,12 @@ struct ReportChartTests {
         ])
     #expect(
       texts(pictures[1]) == [
-        ["Mar 2026", "3", "1", "−3", "−1", "2", "−1", "1"],
         ["Feb 2026", "5", "0", "0", "0", "0", "0", "5"],
+        ["Mar 2026", "3", "1", "−3", "−1", "2", "−1", "1"],
       ])
   }
 
-  @Test func `split rows are a series and a column for each of the largest segments`() {
+  @Test func `split rows are a series and a column for each of the largest segments`() throws {
     let segments: [(String?, Int64)] = [
       ("a", 1), ("b", 2), ("c", 3), ("d", 40), ("e", 50), ("f", 60), (nil, 70),
     ]
@@ -267,11 +267,14 @@ struct ReportChartTests {
       isCutShort: false)
     #expect(
       request.tables(ended, previous: nil)[0].rows.last?.cells[0].note == "of complete periods")
-    // A sum of several numbers has no items.
-    #expect(
-      tables[0].rows[0].cells.map { $0.href != nil }
-        == [false, true, true, true, true, true, false, false])
+    // No list has the items of some segments alone.
+    for row in [tables[0].rows[0], tables[0].rows[3]] {
+      #expect(
+        row.cells.map { $0.href != nil } == [false, true, true, true, true, true, false, true])
+    }
     #expect(tables[0].rows[0].cells[2].href?.contains("row_offer_type=f") == true)
+    let total = try #require(tables[0].rows[3].cells.last?.href)
+    #expect(total.contains("from=2026-02-01&to=2026-03-31") && !total.contains("row_"))
   }
 
   @Test func `what is open is no failure yet`() {
@@ -441,7 +444,12 @@ struct ReportChartTests {
       ], rows: [charged("2026-01-01"), charged("2026-02-01"), charged("2026-04-01")],
       isCutShort: false)
     let shown = Self.request(table).tables(table, previous: nil, revenue: revenue)
-    #expect(shown[0].rows.count == 4)
+    // February has two rows, and their sum.
+    #expect(shown[0].rows.count == 5)
+    #expect(
+      shown[0].rows[2].cells.map(\.text)
+        == ["1–28 Feb 2026, all", "", "2", "−2.00", "10", "20.00%"]
+        .map { $0.replacing("1–28 Feb", with: "Feb") })
     let total = shown[0].rows.last?.cells ?? []
     #expect(total.map { $0.text } == ["Total", "", "3", "−3.00", "30", "10.00%"])
     #expect(total.last?.note == "3 of 30")
@@ -453,6 +461,7 @@ struct ReportChartTests {
     let column = ReportColumn("resubscribed", .number)
     #expect(column.label(in: .active) == "Returned" && column.label(in: .churn) == "Returned")
     #expect(column.label(in: .reactivations) == "Resubscribed")
+    #expect(ReportColumn("reactivated_milliunits", .money).label(in: .mrr) == "Returned")
   }
 
   @Test func `a net is exact, though each of the amounts was rounded on its own`() throws {
@@ -531,6 +540,24 @@ struct ReportChartTests {
       ])
   }
 
+  @Test func `segments of lifetime value are in the order of their revenue`() {
+    let table = Self.table(
+      .lifetimeValue,
+      [
+        ("cohort", .date), ("segment", .text), ("currency", .text),
+        ("revenue_milliunits", .money),
+      ],
+      [("a", 1), ("b", 3), ("c", 2)].map {
+        [
+          .date("2026-01-01"), .text($0.0), .text("EUR"),
+          .money(milliunits: $0.1, currency: "EUR"),
+        ]
+      })
+    #expect(
+      ReportSegments(table, of: Self.request(table, "by=product")).all.map(\.name)
+        == ["b", "c", "a"])
+  }
+
   @Test func `of intake only failures are drawn`() {
     func pictures(_ numbers: (measure: String, number: Int64)...) -> [Chart] {
       let table = ReportTable(
@@ -593,10 +620,10 @@ struct ReportChartTests {
     #expect(
       texts(pictures[0]) == [
         // Months without rows are drawn, too.
-        ["Apr 2026 so far", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
-        ["Mar 2026", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
-        ["Feb 2026", "5.00 EUR", "−1.00 EUR", "4.00 EUR"],
         ["Jan 2026", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
+        ["Feb 2026", "5.00 EUR", "−1.00 EUR", "4.00 EUR"],
+        ["Mar 2026", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
+        ["Apr 2026 so far", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
       ])
   }
 }

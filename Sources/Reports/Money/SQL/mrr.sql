@@ -121,25 +121,24 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     ORDER BY s.from_day, s.segment, r.currency;
 END;
 COMMENT ON FUNCTION report_mrr IS
-    'Monthly recurring revenue: the normalised prices of active paid subscriptions at the end of '
-    'each day, week or month (mrr), and how it came from that at its start (opening). Normalised to '
-    'a month: the price of a day x30, of a week x4, of 2 weeks x2, of a month x1, of 2 months x1/2, '
+    'Monthly recurring revenue at the end of each day, week or month, and how it came from that at '
+    'its start (opening). mrr: the normalised prices of active paid subscriptions. Normalised to a '
+    'month: the price of a day x30, of a week x4, of 2 weeks x2, of a month x1, of 2 months x1/2, '
     'of 3 months x1/3, of 6 months x1/6, of a year x1/12. Active as in report_active. The price is '
     'that of the charge, frozen; if Apple gave none the catalogue''s of that date, which is the '
     'part from_catalogue; without either 0. mrr = opening + new + reactivated + expansion + '
     'contraction + churned + currency_changed + exchange. new: paid for the first time; '
-    'reactivated: paid again after a lapse; expansion and contraction (negative): a higher or lower '
-    'price or another product; churned (negative): ended; currency_changed: changed to or from '
-    'another currency. by splits the rows by product, storefront, offer_type or period_type '
-    '(segment; null: not reported): the product of the time, the others of the charge with which '
-    'the paid time began. With product or by => ''product'' a change of product is a contraction of '
-    'one product and an expansion of the other. Never summed across currencies, unless '
-    'reporting_currency is given: currencies with a rate in exchange_rate, for the last day of the '
-    'row and for the day before its first, are then converted and summed up: the opening at the '
-    'rate of the day before, all else at that of the last day, and the difference is exchange; '
-    'others keep rows of their own. Rates are those known at known_at, or the first ones if none '
-    'was known yet. Amounts are milliunits, each rounded half away from zero; mrr_twelfths is '
-    'exact, in twelfths of a milliunit.';
+    'reactivated: paid again after a lapse; expansion and contraction (negative): a higher or '
+    'lower price or another product; churned (negative): ended; currency_changed: changed to or '
+    'from another currency. by splits the rows (segment; null: not reported): the product of the '
+    'time, the others of the charge with which the paid time began. With product or by => '
+    '''product'' a change of product is a contraction of one product and an expansion of the '
+    'other. Never summed across currencies, unless reporting_currency is given: currencies with a '
+    'rate in exchange_rate, for the last day of the row and for the day before its first, are then '
+    'converted and summed up: the opening at the rate of the day before, all else at that of the '
+    'last day, and the difference is exchange; others keep rows of their own. Rates are those '
+    'known at known_at, or the first ones if none was known yet. Amounts are milliunits, each '
+    'rounded half away from zero; mrr_twelfths is exact, in twelfths of a milliunit.';
 
 CREATE OR REPLACE FUNCTION report_mrr_item(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
     bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,

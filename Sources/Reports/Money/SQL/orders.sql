@@ -170,14 +170,14 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_orders IS
     'Orders compared with payments; a trial pays its order, too, and family sharing is never '
-    'ordered. By the date on which the order was opened: opened = open + expired (never paid) + '
-    'paid (matched with a charge), refunded being a part of paid; longest_wait and average_wait '
-    'are the times from the order to its charge (negative: the order came late, or clocks differ). '
-    'By the date of the charge: paid_without_order: charges of an account that are not renewals '
-    'and fulfilled no order; not_delivered: consumables and ordered charges that are owned, not '
-    'revoked, and not acknowledged as delivered. An unpaid order has no environment and counts in '
-    'each. At as_of an order is open if its charge is dated later, and what was delivered or '
-    'refunded later is not delivered; an expired order counts as expired at any time, since that '
-    'date is not kept. As known at known_at: an order that was not paid then is open, whether '
-    'expired or not, and a charge has the owner that it had then, and no order or refund that was '
-    'not recorded yet.';
+    'ordered. By the date on which the order was opened: opened = open + expired + paid. expired: '
+    'never paid; paid: matched with a charge; refunded: a part of those. longest_wait and '
+    'average_wait: the times from the order to its charge; negative if the order came late, or '
+    'clocks differ. By the date of the charge, not of the order, count the others. '
+    'paid_without_order: charges of an account that are not renewals and fulfilled no order; '
+    'not_delivered: consumables and ordered charges that are owned, not revoked, and not '
+    'acknowledged as delivered. An unpaid order has no environment and counts in each. At as_of an '
+    'order is open if its charge is dated later, and what was delivered or refunded later is not '
+    'delivered; an expired order counts as expired at any time, since that date is not kept. As '
+    'known at known_at: an order that was not paid then is open, whether expired or not, and a '
+    'charge has the owner that it had then, and no order or refund that was not recorded yet.';

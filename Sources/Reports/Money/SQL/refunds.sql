@@ -53,15 +53,15 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     ORDER BY span.from_day, c.segment, r.reason, r.days_after, r.currency;
 END;
 COMMENT ON FUNCTION report_refunds IS
-    'Refunded charges by the date of the refund (as refunds and refunded of report_revenue) or, '
-    'with date_of => ''charge'', by the date of the charge, refunded at any time up to as_of: by '
-    'Apple''s reason (empty: none given), days from the charge to the refund (days_after: classes '
-    'of calendar days) and currency, with the money (negative; the part from_catalogue at the '
-    'catalogue''s price). paid: all charges of those days and of that segment, in any currency; it '
-    'is repeated in each row, and a row without refunds has it alone. refund_rate = refunds / paid, '
-    'rounded to 6 digits; the rates of rows with the same paid add up. by splits the rows by '
-    'product, storefront, offer_type or period_type of the charge (segment; null: not reported). '
-    'Upgrades are not refunds. Trials and family sharing are left out of both, unless included.';
+    'Refunded charges by the date of the refund, as in report_revenue, or, with date_of => '
+    '''charge'', by the date of the charge, refunded at any time up to as_of. reason: Apple''s; '
+    'empty if it gave none. days_after: classes of calendar days from the charge to the refund. '
+    'refunded: negative. from_catalogue: the part of it at the catalogue''s price. paid: all '
+    'charges of those days and of that segment, in any currency; it is repeated in each row, and a '
+    'row without refunds has it alone. refund_rate = refunds / paid, rounded to 6 digits; the '
+    'rates of rows with the same paid add up. by splits the rows (segment; null: not reported) by '
+    'that of the charge. Upgrades are not refunds. Trials and family sharing are left out of both, '
+    'unless included.';
 
 CREATE OR REPLACE FUNCTION report_refunds_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',

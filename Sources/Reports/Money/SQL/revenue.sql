@@ -87,22 +87,22 @@ END;
 COMMENT ON FUNCTION report_revenue IS
     'Charges by the date of the transaction (Apple does not report the settlement date), of '
     'products of every type, per currency. charges: paid by the purchaser, whatever the price; '
-    'offers: those of them at an introductory or other offer. trials, and family_shared (what '
-    'another member of the family paid for, if included), have no price and are separate. charged: '
-    'what was paid, before Apple''s commission and taxes; if Apple gave no price the catalogue''s '
-    'of that date, which is the part from_catalogue; without either 0, in the row without a '
-    'currency. Refunds both ways: refunds and refunded by the date of the refund, '
-    'refunds_of_charges and refunded_of_charges those of this row''s charges, refunded at any time '
-    'up to as_of; amounts are negative, and a revoked trial is not a refund. net_by_refund = '
-    'charged + refunded, net_by_charge = charged + refunded_of_charges. proceeds: net_by_refund '
-    'less Apple''s commission, which is that of the product on the day of the charge (30 percent '
-    'unless the table commission has another) and which Apple gives back with a refund; taxes, '
-    'which Apple does not report, are not taken off. Upgrades are not refunds. Never summed across '
+    'offers: those of them at an introductory or other offer. trials and family_shared: without a '
+    'price, and separate; what another member of the family paid for is left out, unless included. '
+    'charged: what was paid, before Apple''s commission and taxes; if Apple gave no price the '
+    'catalogue''s of that date, which is the part from_catalogue; without either 0, in the row '
+    'without a currency. refunds and refunded: by the date of the refund; refunds_of_charges and '
+    'refunded_of_charges: those of this row''s charges, refunded at any time up to as_of. Amounts '
+    'of refunds are negative, and a revoked trial is not a refund. net_by_refund = charged + '
+    'refunded; net_by_charge = charged + refunded_of_charges. proceeds: net_by_refund less '
+    'Apple''s commission, which is that of the product on the day of the charge (30 percent unless '
+    'the table commission has another) and which Apple gives back with a refund; taxes, which '
+    'Apple does not report, are not taken off. Upgrades are not refunds. Never summed across '
     'currencies, unless reporting_currency is given: each currency with a rate in exchange_rate is '
     'then converted at the rate of the day on which it counts, and summed up exactly; others keep '
-    'rows of their own. Rates are those known at known_at, or the first ones if none was known yet. '
-    'Amounts are milliunits, rounded last, half away from zero. by splits the rows by product, '
-    'storefront, offer_type or period_type of the charge (segment; null: not reported).';
+    'rows of their own. Rates are those known at known_at, or the first ones if none was known '
+    'yet. Amounts are milliunits, rounded last, half away from zero. by splits the rows (segment; '
+    'null: not reported) by that of the charge.';
 
 CREATE OR REPLACE FUNCTION report_revenue_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',

@@ -107,17 +107,17 @@ SELECT measure, environment, bundle_id, cause, day, sum(number)::bigint AS numbe
 FROM report_intake_item
 GROUP BY measure, environment, bundle_id, cause, day;
 COMMENT ON VIEW report_intake IS
-    'Processing of submissions, notifications and webhook deliveries: a row for each measure, '
-    'environment, app, cause and day (UTC). Open now, and without a day: submissions_open and '
-    'notifications_open (not decided or processed yet, with the cause of their retries), '
-    'deliveries_waiting and deliveries_parked (webhook deliveries that are pending or failed), '
-    'jobs_overdue (due by the database''s clock and not started), jobs_parked (failed) and '
-    'write_backs_open (pending write-backs to Apple, by the kind of job). By the day of the verdict: '
-    'submissions_rejected and notifications_rejected (rejected by Apple, by its code). By the day: '
-    'apple_failures (requests about receipts without a usable response), notifications_refused '
-    '(posted, and not a notification from Apple), notifications_listed (in Apple''s history, each '
-    'reading counted; readings overlap), notifications_missed (listed and not received, late since '
-    'Apple signed them), notifications_unbelievable (listed with invalid signatures), and of '
-    'ownership and consumption write-backs write_backs_accepted, write_backs_refused (with Apple''s '
-    'code) and write_backs_skipped (not sent, with the reason). Environment and app are null if not '
-    'known (yet).';
+    'Processing of submissions, notifications and webhook deliveries: by measure, environment, '
+    'app, cause and day (UTC). What is open now has no day. submissions_open and '
+    'notifications_open: not decided or processed yet, with the cause of their retries. '
+    'deliveries_waiting and deliveries_parked: webhook deliveries that are pending or failed. '
+    'jobs_overdue: due by the database''s clock and not started; jobs_parked: failed. '
+    'write_backs_open: pending write-backs to Apple, by the kind of job. submissions_rejected and '
+    'notifications_rejected: rejected by Apple, by its code and the day of the verdict. '
+    'apple_failures: requests about receipts without a usable response. notifications_refused: '
+    'posted, and not a notification from Apple. notifications_listed: in Apple''s history, each '
+    'reading counted; readings overlap. notifications_missed: listed and not received, late since '
+    'Apple signed them. notifications_unbelievable: listed with invalid signatures. '
+    'write_backs_accepted, write_backs_refused and write_backs_skipped: of owners and consumption, '
+    'by Apple''s code or the reason for not sending. Environment and app are null if not known '
+    '(yet).';

@@ -90,9 +90,9 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     ORDER BY i.was_over, i.age, i.product_id, i.currency;
 END;
 COMMENT ON FUNCTION report_unclaimed IS
-    'Recorded charges without an owner at as_of: by age (since they were first seen), product and '
-    'currency, with the money (the part from_catalogue at the catalogue''s price; without a '
-    'currency: no price is known). was_over: the period had ended when the charge was first seen; '
-    'that is the history that comes with a first receipt and is not going to be claimed. Trials '
-    'and family sharing are left out, unless included. As known at known_at: the owner and the end '
-    'known then.';
+    'Recorded charges without an owner at as_of, refunded ones, too, by product and currency. age: '
+    'since they were first seen. amount: without a currency, no price is known. from_catalogue: '
+    'the part of it at the catalogue''s price. was_over: the period had ended when the charge was '
+    'first seen: the history that comes with a first receipt and is not going to be claimed. '
+    'Trials and family sharing are left out, unless included. As known at known_at: the owner and '
+    'the end known then.';

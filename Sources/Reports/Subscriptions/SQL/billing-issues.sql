@@ -160,11 +160,10 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_billing_issues IS
     'Subscriptions whose renewal Apple could not charge, including the first one after a trial. '
-    'in_grace_period (access continues) and in_billing_retry (it does not) at the end of each day, '
-    'week or month. entered: how many billing issues began; a retry that follows a grace period is '
+    'in_grace_period: those with access, at the end of each day, week or month; in_billing_retry: '
+    'those without. entered: how many billing issues began; a retry that follows a grace period is '
     'the same issue. recovered: Apple charged after all; lost: Apple gave up or the customer '
-    'cancelled; both by their own date. cohort_recovered and cohort_lost are the same by the day on '
-    'which the issue began; the others of those entered are still open. recovery_rate = '
+    'cancelled; both by their own date. cohort_recovered and cohort_lost are the same by the day '
+    'on which the issue began; the others of those entered are still open. recovery_rate = '
     'cohort_recovered / entered, rounded to 6 digits; final only when none is open. by splits the '
-    'rows by product, storefront, offer_type or period_type of the charge (segment; null: not '
-    'reported). report_billing_issues_item has since when and until when.';
+    'rows (segment; null: not reported) by that of the charge.';

@@ -64,16 +64,16 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_churn IS
     'Paid subscriptions that churned in each day, week or month, compared with those active at its '
-    'start (active_at_start, as in report_active). Expired are those whose effective end came '
-    'without a paid period that follows, by cause: voluntary (the customer cancelled or, counted '
-    'again in price_not_consented, did not consent to a price), involuntary (billing), '
-    'product_withdrawn, unknown (Apple gave no reason, or revoked a trial). refunded: ended by a '
-    'refund. churned = expired + refunded. Subscriptions paid again after a lapse (resubscribed, '
-    'on the page: Returned, as in report_active) are not taken off. churn_rate = churned / active_at_start and expiry_rate = expired / '
-    'active_at_start, rounded to 6 digits; null if none was active. include_trials adds trials; a '
-    'conversion is not churn. by splits the rows by product, storefront, offer_type or period_type '
-    '(segment; null: not reported): the product of the time, the others of the charge with which '
-    'the paid time began. A change of product is not churn.';
+    'start (active_at_start, as in report_active). expired: the effective end came without a paid '
+    'period that follows; it has a cause. voluntary: the customer cancelled or, counted again in '
+    'price_not_consented, did not consent to a price; involuntary: billing; product_withdrawn: it '
+    'could not be bought any more; unknown: Apple gave no reason, or revoked a trial. refunded: '
+    'ended by a refund. churned = expired + refunded. resubscribed: paid again after a lapse, as '
+    'in report_active; not taken off. churn_rate = churned / active_at_start, rounded to 6 digits; '
+    'null if none was active. expiry_rate = expired / active_at_start, likewise. include_trials '
+    'adds trials; a conversion is not churn. by splits the rows (segment; null: not reported): the '
+    'product of the time, the others of the charge with which the paid time began. A change of '
+    'product is not churn.';
 
 CREATE OR REPLACE FUNCTION report_churn_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',

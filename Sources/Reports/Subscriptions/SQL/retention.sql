@@ -38,13 +38,13 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     ORDER BY 1, 2;
 END;
 COMMENT ON FUNCTION report_retention IS
-    'Of the subscriptions first paid in a month (cohort, cohort_size) those that are paid and '
-    'unexpired at the end of that month (period 0) and of each following one (period 1, 2, ..; '
-    'to_day): retained. The last period ends at as_of. A trial is in no cohort until its first '
-    'charge. Customers who resubscribe count as retained in their original cohort. retention_rate '
-    '= retained / cohort_size, rounded to 6 digits. from_date and to_date choose the cohorts, by '
-    'whole months. With product only starts with that product and subscriptions to it count: '
-    'changes to it are retained, changes from it are not.';
+    'By the month of the first payment, the cohort. cohort_size: subscriptions first paid in that '
+    'month. retained: those of them that are paid and unexpired at the end of that month (period '
+    '0) and of each following one (period 1, 2, …). The last period ends at as_of. A trial is in '
+    'no cohort until its first charge. Customers who resubscribe count as retained in their '
+    'original cohort. retention_rate = retained / cohort_size, rounded to 6 digits. from_date and '
+    'to_date choose the cohorts, by whole months. With product only starts with that product and '
+    'subscriptions to it count: changes to it are retained, changes from it are not.';
 
 CREATE OR REPLACE FUNCTION report_retention_item(from_date date DEFAULT NULL,
     to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC', product text DEFAULT NULL,

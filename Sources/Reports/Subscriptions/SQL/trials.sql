@@ -46,16 +46,15 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     ORDER BY span.from_day, p.segment;
 END;
 COMMENT ON FUNCTION report_trials IS
-    'Free trials that are unexpired at the end of each day, week or month (trials), and how that '
-    'number came about: trials = opening + started + recovered - converted - expired, each counted '
-    'when it happened. converted: a paid period followed. expired: the trial ended without one, or '
-    'was revoked. If Apple succeeds in charging later, after retrying, the trial counts on that day '
-    'both as recovered and as converted. The columns cohort_* are by the day on which the trial '
-    'began, whenever it ended: of the trials started in this row (cohort_started) those that have '
-    'converted and those that have expired by as_of; the others are still open. conversion_rate = '
+    'Free trials that are unexpired at the end of each day, week or month, and how that number '
+    'came about. trials = opening + started + recovered - converted - expired, each counted when '
+    'it happened. converted: a paid period followed. expired: the trial ended without one, or was '
+    'revoked. If Apple succeeds in charging later, after retrying, the trial counts on that day '
+    'both as recovered and as converted. cohort_started, cohort_converted, cohort_expired: by the '
+    'day on which the trial began, whenever it ended: the trials started in this row, and those of '
+    'them that have converted or expired by as_of; the others are still open. conversion_rate = '
     'cohort_converted / cohort_started, rounded to 6 digits; final only when none is open. by '
-    'splits the rows by product, storefront, offer_type or period_type of the charge (segment; '
-    'null: not reported).';
+    'splits the rows (segment; null: not reported) by that of the charge.';
 
 CREATE OR REPLACE FUNCTION report_trials_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',

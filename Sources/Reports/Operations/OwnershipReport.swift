@@ -1,0 +1,10 @@
+extension Report {
+  package static let ownership = Report(
+    "ownership", label: "Ownership", group: .operations,
+    summary:
+      "Charges by the rule that decided them, moved bindings, and shared subscriptions.",
+    sql: PackageResources.ownership_sql,
+    drillDown: .rows("measure", "decided", "corrected", "moved", "shared"),
+    charts: [.bars("Decisions and changes of owners", .init("Charges", "number"))],
+    isPartlyFrozen: true)
+}
