@@ -150,10 +150,7 @@ extension WhatIfAnswer {
     let money = total.amounts.map { Price.text($0.milliunits, currency: $0.currency) }
     // Only what is listed is known one by one.
     let unclaimed = isListCutShort ? 0 : differences.count { $0.difference.verdict.owners.isEmpty }
-    let rest =
-      unclaimed == 0
-      ? ""
-      : " \(Count.text(unclaimed, "of them would be unclaimed", "of them would be unclaimed"))."
+    let rest = unclaimed == 0 ? "" : " \(unclaimed) of them would be unclaimed."
     let moved =
       "\(count) of \(Count.text(comparison.charges, "charge")) would have "
       + (total.charges == 1 ? "another owner or none: " : "other owners or none: ")

@@ -364,14 +364,19 @@ struct ReportPageTests {
           $0.contains(" class=\"total\"") || $0.contains(" class=\"subtotal\"")
             || report == .subscriptions || !more.isEmpty
         }
-        let cells = rows.flatMap { row in
-          row.matches(of: /<td class="number [^>]*><a href="([^"]+)"[^>]*>([^<]+)<\/a>/)
-            .map { (href: String($0.1), number: String($0.2)) }
+        let cells = try rows.flatMap { row in
+          row.matches(
+            of: try Regex(
+              #"<td class="number [^>]*><a href="([^"]+)"[^>]*>([^<]+)</a>"#,
+              as: (Substring, Substring, Substring).self)
+          )
+          .map { (href: String($0.1), number: String($0.2)) }
         }
         #expect(cells.count > 0, "\(report)")
         for cell in cells.prefix(40) {
           let items = try await get(cell.href.replacing("&amp;", with: "&"), &browser)
-          let number = items.text.firstMatch(of: /<p class="number-of">([^<]+)/)
+          let number = items.text.firstMatch(
+            of: try Regex(#"<p class="number-of">([^<]+)"#, as: (Substring, Substring).self))
           #expect(
             number?.1.hasPrefix(cell.number) == true,
             "\(report) \(cell.href): \(cell.number), not \(number?.1 ?? "")")

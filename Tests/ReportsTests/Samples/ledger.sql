@@ -285,8 +285,9 @@ BEGIN
     FOR m IN SELECT * FROM movement
         WHERE known_until = 'infinity' AND hashtext(transaction_id) % 2 <> 0
     LOOP
-        INSERT INTO movement_change (environment, original_transaction_id)
-        VALUES (m.environment, m.original_transaction_id) RETURNING change_id INTO id;
+        id := coalesce(id, 0) + 1;
+        INSERT INTO movement_change (change_id, environment, original_transaction_id)
+        VALUES (id, m.environment, m.original_transaction_id);
         UPDATE movement AS u SET opened_by = id
         WHERE (u.environment, u.kind, u.at, u.product_id, u.transaction_id, u.cause, u.known_from)
                 = (m.environment, m.kind, m.at, m.product_id, m.transaction_id, m.cause, m.known_from)
