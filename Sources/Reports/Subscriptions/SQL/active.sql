@@ -22,7 +22,10 @@ RETURNS TABLE (from_day date, to_day date, segment text, opening bigint, new big
     resubscribed bigint, expired bigint, refunded bigint, churned bigint, changed_in bigint,
     changed_out bigint, active bigint)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH flow AS (
+    WITH shown AS (
+        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
+    ),
+    flow AS (
         SELECT c.from_day, c.segment, sum(c.number) AS number,
             sum(c.number) FILTER (WHERE c.measure = 'new') AS new,
             sum(c.number) FILTER (WHERE c.measure = 'resubscribed') AS resubscribed,
@@ -36,13 +39,14 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
                 bucket, time_zone, product, environment, include_family_shared, known_at, as_of,
                 by) AS s
             UNION ALL
-            SELECT calendar_bucket_start((g.at AT TIME ZONE time_zone)::date, span.first_day,
-                    bucket),
+            -- Subqueries, because Citus joins grants with nothing that a function returns.
+            SELECT calendar_bucket_start((g.at AT TIME ZONE time_zone)::date,
+                    (SELECT shown.first_day FROM shown), bucket),
                 NULL, CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END, g.number
-            FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
-            JOIN grant_movement AS g ON (g.at AT TIME ZONE time_zone)::date <= span.last_day
-                AND g.at <= least(as_of, known_at)
+            FROM grant_movement AS g
             WHERE include_grants AND environment = 'production' AND product IS NULL
+                AND (g.at AT TIME ZONE time_zone)::date <= (SELECT shown.last_day FROM shown)
+                AND g.at <= least(as_of, known_at)
         ) AS c
         GROUP BY 1, 2
     )
