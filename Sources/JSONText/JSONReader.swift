@@ -23,10 +23,9 @@ extension JSONValue {
   /// 64 bits are exact; any other number becomes the nearest `Double`.
   ///
   /// - Parameters:
-  ///   - toleratesRepetitions: Whether a member may be repeated with the same value, as in version
-  /// 1.
-  ///   - keepsLongIntegersAsText: Whether an integer that exceeds 64 bits becomes a string,
-  /// exactly.
+  ///   - toleratesRepetitions: Whether a member may be repeated with the same value, as in
+  ///     version 1.
+  ///   - keepsLongIntegersAsText: Whether an integer that exceeds 64 bits becomes a string, exactly.
   ///   - mostValues: The most values, including those in arrays and objects.
   /// - Throws: ``JSONError``.
   package init(

@@ -183,7 +183,9 @@ extension RowCursor {
 }
 
 extension Array where Element == SQL {
-  /// The rows as short lists for VALUES: Citus routes each row, but would gather an `unnest`.
+  /// The rows as lists for VALUES: Citus routes each row, but would gather an `unnest`.
+  ///
+  /// The lists are short, so few distinct statements are prepared.
   var rowLists: [SQL] {
     batches(of: rowsOfList).map { $0.joined() }
   }

@@ -101,7 +101,7 @@ struct AccessCauses: Sendable {
         (next, later) = (after, later + 1)
       }
       let rest =
-        later == 0 ? " is unclaimed" : " and \(Count.text(later, "later renewal")) are unclaimed"
+        later == 0 ? " is unclaimed" : " and \(Count.text(later, "later charge")) are unclaimed"
       let end = next.charge.end.map { " (paid through \($0.dayName))" } ?? ""
       return Cause(sentence: "\(subject)\(rest)\(end).")
     }

@@ -113,7 +113,7 @@ struct AccountPageController: Controller {
       )
     }
     if let heir {
-      return ("The account was merged into “\(heir)”, which has its charges.", Tone.quiet, heir)
+      return ("The account was merged into “\(heir)”, which gets its charges.", Tone.quiet, heir)
     }
     var reasons = reasons(charges, lastSubmission: submission)
     let lead: String

@@ -71,7 +71,7 @@ struct OwnershipController: ActionController {
         throw Problem(
           .invalidRequest, "No account with this ID.", field: TextField.accountID.name)
       }
-      guard found.id != located.report.ownerAccountID else {
+      guard located.report.ownerAccountID.map(AccountID.init) != AccountID(found.id) else {
         throw Problem(
           .invalidRequest, "“\(found.id)” owns this charge already.",
           field: TextField.accountID.name)
@@ -88,7 +88,9 @@ struct OwnershipController: ActionController {
       id, to: account, by: administrator, terms: terms, at: now())
     return sent.done(
       "Transaction \(id.transactionID) was "
-        + (account.map { "transferred to “\($0)”." } ?? "released."),
+        + (account.map {
+          "\(located.report.ownerAccountID == nil ? "assigned" : "transferred") to “\($0)”."
+        } ?? "released."),
       link: account.map { PageLink(label: "View account", href: AdminURL.account($0)) },
       then: id.href)
   }

@@ -161,7 +161,8 @@ struct DefinitionText: Sendable {
     // What files have for an empty cell, and how they round.
     let text = definition.replacing(/\ \([^()]*\bnull\b[^()]*\)/, with: "")
       .replacing(
-        #/; null if[^.;]*|, rounded to 6 digits|, likewise| Amounts are milliunits.*/#, with: ""
+        /; null if[^.;]*|, rounded to 6 digits|, likewise|\ Amounts are milliunits[^.]*\./,
+        with: ""
       )
       .replacing(/\bnull\b/, with: "empty").replacing(/\bby splits/, with: "“Split by” splits")
     let labels = Self.labels(of: report)

@@ -241,7 +241,7 @@ struct ReportPageController: Controller {
         sentence: found.sum == .number(found.count)
           ? "\(entries)."
           : found.sum.isMoney
-            ? "The sum of \(entries) below." : "\(entries) below, by their counts.",
+            ? "The sum of \(entries) below." : "The sum of the counts of \(entries) below.",
         properties: [
           Property("Period", period ?? asked.range?.text ?? asked.rangeText)
         ] + row + chosen,

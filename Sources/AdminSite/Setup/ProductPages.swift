@@ -145,8 +145,11 @@ struct ProductFormController: ActionController {
       .reduce(0) { $0 + $1.integer("number") }
     let names = lost.map { "“\($0)”" }.joined(separator: " and ")
     return [
-      "Customers with “\(old.id)” lose \(names), among them "
-        + Count.text(Int(clamping: active), "active subscription") + ".", later,
+      "Customers with “\(old.id)” lose \(names), unless another purchase or a grant provides it"
+        + (active == 0
+          ? "."
+          : ", among them \(Count.text(Int(clamping: active), "active subscription"))."),
+      later,
     ]
   }
 

@@ -4,8 +4,8 @@ package import Subscriptions
 package import struct Foundation.UUID
 
 extension AppStoreServerAPI {
-  /// Sets the account token of a subscription's current and future purchases; past transactions and
-  /// family members' keep theirs.
+  /// Sets the account token of a subscription's current and future purchases; past transactions
+  /// keep theirs, and Apple rejects those of family members.
   ///
   /// https://developer.apple.com/documentation/appstoreserverapi/set-app-account-token
   package func setAppAccountToken(

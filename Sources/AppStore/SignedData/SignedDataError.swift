@@ -1,4 +1,5 @@
-/// The reason why data that claims to be signed by Apple is refused, without contents.
+/// The reason why data that claims to be signed by Apple is refused, without contents, so
+/// that it may be logged and returned to callers.
 package struct SignedDataError: Error, Hashable, Sendable, CustomStringConvertible {
   package enum Subject: String, Hashable, Sendable {
     case transaction = "signed transaction"

@@ -154,7 +154,7 @@ package struct ReceiptRetry: Hashable, Sendable {
   ///
   /// Apple has returned 21002 for good receipts, once for a day (2023-02-07, SwiftyStoreKit issue
   /// 687), which a paid receipt must survive: only responses with this status count, and many are
-  /// required.
+  /// required over more than a day; other failures in between say nothing about the receipt.
   package struct Limit: Hashable, Sendable {
     /// Verifications that must have ended with the status, including the current one.
     package static let attempts = 12

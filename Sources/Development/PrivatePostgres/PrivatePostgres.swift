@@ -199,7 +199,7 @@ struct ServerAddress: Sendable {
     "postgresql:///\(escaped(database))"
       + "?host=\(escaped(socketDirectory)),\(escaped(other.socketDirectory))"
       + "&port=\(port),\(other.port)&user=\(PrivatePostgres.userName)"
-      + "&target_session_attrs=read-write&connect_timeout=2"
+      + "&target_session_attrs=read-write"
   }
 
   func loopbackURI(database: String, password: String?) -> String? {

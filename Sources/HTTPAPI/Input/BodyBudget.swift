@@ -19,7 +19,8 @@ struct BodyBudgets: Sendable {
 /// Reading 1 MB takes as much processor time as a hundred reads of entitlements, so that a few
 /// senders could take it all. Unread data stays in the senders' network buffers.
 final class BodyPace: Sendable {
-  /// The part of a body that is read at once, the first unlimited; version 2 stays below 20 kB.
+  /// The part of a body that is read at once, the first unlimited; notifications of version 2 stay below
+  /// 20 kB.
   static let part = 32 * 1024
   /// A body that would wait longer than this for its next part is refused.
   static let longestWait: Duration = .seconds(2)

@@ -9,7 +9,8 @@ import Subscriptions
 import Synchronization
 import Tracing
 
-/// Gives every request an ID and logs one line, with the route and no path, body, field or query.
+/// Gives every request an ID and logs one line, with the route instead of the path, which may contain
+/// an account ID, and no body, header field or query.
 struct RequestLog: RouterMiddleware {
   /// High-traffic routes, logged at level debug.
   private static let quietRoutes: Set<String> = [
@@ -120,6 +121,8 @@ struct RequestTracing: RouterMiddleware {
 }
 
 /// Metrics of requests by method, route template and class of status; durations by route alone.
+///
+/// Templates bound the series and keep out account IDs.
 final class RequestMetrics: Sendable {
   final class Route: Sendable {
     /// By the first digit of the status, once there was one.

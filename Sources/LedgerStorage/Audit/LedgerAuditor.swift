@@ -23,8 +23,7 @@ package struct LedgerAuditor: LedgerStore {
   /// - Parameters:
   ///   - start: The last one of an interrupted audit; nil: all are verified.
   ///   - checkpointAge: A clean audit leaves a checkpoint of older entries, by the database's
-  ///     clock:
-  ///     younger ones may belong to an open transaction.
+  ///     clock: younger ones may belong to an open transaction.
   package func audit(
     after start: OriginalTransactionKey? = nil, against kept: [Checkpoint] = [],
     checkpointAge: Duration = Self.checkpointAge,

@@ -66,7 +66,8 @@ extension JobQueue {
     ).decode(into: StoredJob.init)
   }
 
-  /// Retries jobs now with a fresh retry window, except running ones; submissions, too.
+  /// Retries jobs now with a fresh retry window, except running ones; a submission then has a
+  /// next attempt again.
   ///
   /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
   package func restartJobs(

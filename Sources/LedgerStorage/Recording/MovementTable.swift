@@ -112,7 +112,7 @@ enum MovementTable {
   ///
   /// - Parameters:
   ///   - keys: The keys of the rows to close; nil: all.
-  ///   - moment: Later than all earlier changes: see
+  ///   - moment: Later than the known-from times of all current rows: see
   ///     ``StoredOriginalTransaction/movementChange(at:)``.
   fileprivate static func write(
     _ movements: [Movement], of line: OriginalTransactionKey, closing keys: [Movement.Key]?,

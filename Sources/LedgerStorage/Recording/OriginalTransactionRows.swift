@@ -23,8 +23,9 @@ struct OriginalTransactionRows: Sendable {
   var statuses: [StatusRow]
   var actions: [RecordedAction]
   var linked: [OriginalTransactionKey]
-  /// The moment since when the latest of the current movements are known; nil also if it was read
-  /// without a lock.
+  /// Whether it stays locked until the transaction ends.
+  var isLocked: Bool
+  /// The moment since when the latest of the current movements are known; only read with a lock.
   var movementsKnownFrom: Timestamp?
 
   /// Locks a row, so that nothing else may record on it until the transaction ends.
@@ -103,7 +104,8 @@ struct OriginalTransactionRows: Sendable {
             uniqueKeysWithValues: (rows[line] ?? []).map { ($0.row.transaction.key, $0.fulfilment) }
           ),
           statuses: statuses[line]?.map(\.row) ?? [], actions: actions[line] ?? [],
-          linked: links[line]?.map(\.linked) ?? [], movementsKnownFrom: movements[line])
+          linked: links[line]?.map(\.linked) ?? [], isLocked: areLocked,
+          movementsKnownFrom: movements[line])
       }
     }
   }
@@ -311,7 +313,8 @@ struct StoredOriginalTransaction: Sendable {
   var lastRecordedAt: Timestamp? { members.values.compactMap(\.head.recordedAt).max() }
 
   private var movementsKnownFrom: Timestamp? {
-    members.values.compactMap(\.movementsKnownFrom).max()
+    precondition(members.values.allSatisfy(\.isLocked), "Movements are only changed under a lock.")
+    return members.values.compactMap(\.movementsKnownFrom).max()
   }
 
   var hasMovements: Bool { movementsKnownFrom != nil }

@@ -4,7 +4,7 @@ package import Postgres
 /// Creates and upgrades a database's schema, and checks its version.
 ///
 /// A new database gets `schema.sql`, an older one the missing steps, in order. A step's last part
-/// and its version's row are one transaction. Programs may keep running; the row says which.
+/// and its version's row are one transaction. Programs of the versions that the row names may keep running.
 package struct SchemaMigrator: Sendable {
   /// The version of `schema.sql`, which this program uses.
   package static let currentVersion = 1

@@ -15,8 +15,7 @@ package struct SchemaStep: Sendable {
   let parts: [Part]
 
   /// - Parameter sql: Parts, each after a line `-- part: transaction` or `-- part: index`; without
-  ///   such
-  ///   lines, one transaction.
+  ///   such lines, one transaction.
   package init(version: Int, servesSince: Int? = nil, sql: String) {
     self.version = version
     self.servesSince = servesSince ?? version

@@ -1,5 +1,5 @@
-/// A table's distribution over a Citus cluster, specified at the end of its comment as `[by
-/// COLUMN]`, `[reference]` or `[local]`.
+/// A table's distribution over a Citus cluster, specified at the end of its comment as
+/// `[by COLUMN]`, `[reference]` or `[local]`.
 package enum TableDistribution: Hashable, Sendable, CustomStringConvertible {
   /// Sharded by the hash of a column.
   case by(column: String)

@@ -53,13 +53,6 @@ struct ExportCommand: AsyncParsableCommand {
   @Option(name: .shortAndLong, help: "Output file. (default: standard output)")
   var output: String?
 
-  private static let tables: [Subject: ExportTable] = [
-    .owners: .owners, .charges: .charges, .orders: .orders, .grants: .grants,
-    .unverified: .unverified, .rates: .rates, .commissions: .commissions, .accounts: .accounts,
-    .submissions: .submissions, .notifications: .notifications, .writeBacks: .writeBacks,
-    .ledger: .entries, .checkpoints: .checkpoints,
-  ]
-
   func validate() throws {
     guard !guardFormulas || format == .csv else {
       throw ValidationError("--guard-formulas requires --format csv.")
@@ -72,9 +65,19 @@ struct ExportCommand: AsyncParsableCommand {
       switch subject {
       case .products: try await exportProducts(of: ledger)
       case .administratorActions: try await exportAdministratorActions(of: ledger)
-      case .owners, .charges, .orders, .grants, .unverified, .rates, .commissions, .accounts,
-        .submissions, .notifications, .writeBacks, .ledger, .checkpoints:
-        if let table = Self.tables[subject] { try await export(table, of: ledger) }
+      case .owners: try await export(.owners, of: ledger)
+      case .charges: try await export(.charges, of: ledger)
+      case .orders: try await export(.orders, of: ledger)
+      case .grants: try await export(.grants, of: ledger)
+      case .unverified: try await export(.unverified, of: ledger)
+      case .rates: try await export(.rates, of: ledger)
+      case .commissions: try await export(.commissions, of: ledger)
+      case .accounts: try await export(.accounts, of: ledger)
+      case .submissions: try await export(.submissions, of: ledger)
+      case .notifications: try await export(.notifications, of: ledger)
+      case .writeBacks: try await export(.writeBacks, of: ledger)
+      case .ledger: try await export(.entries, of: ledger)
+      case .checkpoints: try await export(.checkpoints, of: ledger)
       case .entitlements:
         let reader = EntitlementReader(
           ledger: ledger, catalogue: try await CatalogueCache(ledger: ledger, logger: logger),

@@ -418,7 +418,7 @@ struct AccountPageTests {
       #expect(refused.status == 409 && refused.contains("Nothing was changed."))
       #expect(refused.contains(">My words.</textarea>"))
       let merged = try await browser.get("/admin/accounts/ben")
-      #expect(merged.contains("The account was merged into “anna”, which has its charges."))
+      #expect(merged.contains("The account was merged into “anna”, which gets its charges."))
       #expect(section("History", of: merged).contains("<q>She &lt;logged&gt; in.</q>"))
       #expect(
         section("History", of: try await browser.get("/admin/accounts/anna"))

@@ -123,7 +123,7 @@ struct AdminInBrowserTests {
       try await browser.click("button.primary")
       try await browser.see("(unclaimed) will be assigned to “carl”.")
       try await browser.click("main form button[type=submit]")
-      try await browser.see("was transferred to “carl”.")
+      try await browser.see("was assigned to “carl”.")
       try await browser.click(.link("Unclaimed charges"))
       try await browser.see("No unclaimed charges.")
 

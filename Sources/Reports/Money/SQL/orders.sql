@@ -173,7 +173,7 @@ COMMENT ON FUNCTION report_orders IS
     'ordered. By the date on which the order was opened: opened = open + expired + paid. expired: '
     'never paid; paid: matched with a charge; refunded: a part of those. longest_wait and '
     'average_wait: the times from the order to its charge; negative if the order came late, or '
-    'clocks differ. By the date of the charge, not of the order, count the others. '
+    'clocks differ. The others count by the date of the charge. '
     'paid_without_order: charges of an account that are not renewals and fulfilled no order; '
     'not_delivered: consumables and ordered charges that are owned, not revoked, and not '
     'acknowledged as delivered. An unpaid order has no environment and counts in each. At as_of an '

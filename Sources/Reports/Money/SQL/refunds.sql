@@ -56,11 +56,11 @@ COMMENT ON FUNCTION report_refunds IS
     'Refunded charges by the date of the refund, as in report_revenue, or, with date_of => '
     '''charge'', by the date of the charge, refunded at any time up to as_of. reason: Apple''s; '
     'empty if it gave none. days_after: classes of calendar days from the charge to the refund. '
-    'refunded: negative. from_catalogue: the part of it at the catalogue''s price. paid: all '
+    'refunded: the money, negative. from_catalogue: the part of it at the catalogue''s price. paid: all '
     'charges of those days and of that segment, in any currency; it is repeated in each row, and a '
     'row without refunds has it alone. refund_rate = refunds / paid, rounded to 6 digits; the '
-    'rates of rows with the same paid add up. by splits the rows (segment; null: not reported) by '
-    'that of the charge. Upgrades are not refunds. Trials and family sharing are left out of both, '
+    'rates of rows with the same paid add up. by splits the rows by the product, storefront, '
+    'offer_type or period_type of the charge (segment; null: not reported). Upgrades are not refunds. Trials and family sharing are left out of both, '
     'unless included.';
 
 CREATE OR REPLACE FUNCTION report_refunds_item(
@@ -77,7 +77,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT 'refunds', i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type, i.cause,
         refund_delay(i.day - i.cohort), i.original_transaction_id, i.transaction_id, i.origin_at,
         i.at, -i.number, i.currency, i.amount_milliunits, i.price_source, i.account_id
-    FROM movement_row(ARRAY['refunded'], date_of = 'charge', from_date, to_date, bucket, time_zone,
+    FROM movement_row(ARRAY['refunded'], date_of IS NOT DISTINCT FROM 'charge', from_date, to_date, bucket, time_zone,
         product, environment, include_family_shared, known_at, as_of) AS i
     WHERE include_trials OR i.period_type <> 'trial'
     UNION ALL

@@ -139,6 +139,6 @@ COMMENT ON FUNCTION report_renewals_due IS
     'product of the next period, by Apple''s latest report since the latest charge. The money is '
     'the price of the latest charge if the same product renews at its normal price; otherwise '
     '(after an offer, a trial or a change of product, or without a price) the catalogue''s as '
-    'described then, which is the part from_catalogue; both are empty if neither is known. '
+    'described then, which is the part from_catalogue; currency and money are empty if neither is known. '
     'include_trials adds trials set to renew. As known at as_of, or at known_at if given: what is '
     'known by now of renewals since would leave only those that failed.';

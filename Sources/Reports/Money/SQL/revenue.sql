@@ -101,8 +101,9 @@ COMMENT ON FUNCTION report_revenue IS
     'currencies, unless reporting_currency is given: each currency with a rate in exchange_rate is '
     'then converted at the rate of the day on which it counts, and summed up exactly; others keep '
     'rows of their own. Rates are those known at known_at, or the first ones if none was known '
-    'yet. Amounts are milliunits, rounded last, half away from zero. by splits the rows (segment; '
-    'null: not reported) by that of the charge.';
+    'yet. Amounts are milliunits, rounded last, half away from zero. by splits the rows by '
+    'the product, storefront, offer_type or period_type of the charge (segment; null: not '
+    'reported).';
 
 CREATE OR REPLACE FUNCTION report_revenue_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',

@@ -91,7 +91,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_unclaimed IS
     'Recorded charges without an owner at as_of, refunded ones, too, by product and currency. age: '
-    'since they were first seen. amount: without a currency, no price is known. from_catalogue: '
+    'since they were first seen. amount: empty, as currency, if no price is known. from_catalogue: '
     'the part of it at the catalogue''s price. was_over: the period had ended when the charge was '
     'first seen: the history that comes with a first receipt and is not going to be claimed. '
     'Trials and family sharing are left out, unless included. As known at known_at: the owner and '

@@ -75,9 +75,9 @@ COMMENT ON FUNCTION report_active IS
     'refund. changed_in, changed_out: changed to another product while paid; equal over all '
     'products. include_trials counts a trial from its start: new is then its start instead of its '
     'conversion, expired its end without one, and resubscribed that Apple charged for it later. '
-    'include_grants adds administrators'' grants, without a product. by splits the rows (segment; '
-    'null: not reported): the product of the time, the others of the charge with which the paid '
-    'time began.';
+    'include_grants adds administrators'' grants, without a product. by splits the rows by '
+    'the product of the time, or by the storefront, offer_type or period_type of the charge with '
+    'which the paid time began (segment; null: not reported).';
 
 CREATE OR REPLACE FUNCTION report_active_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',

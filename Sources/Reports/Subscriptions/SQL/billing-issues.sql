@@ -166,4 +166,5 @@ COMMENT ON FUNCTION report_billing_issues IS
     'cancelled; both by their own date. cohort_recovered and cohort_lost are the same by the day '
     'on which the issue began; the others of those entered are still open. recovery_rate = '
     'cohort_recovered / entered, rounded to 6 digits; final only when none is open. by splits the '
-    'rows (segment; null: not reported) by that of the charge.';
+    'rows by the product, storefront, offer_type or period_type of the charge (segment; null: not '
+    'reported).';

@@ -71,8 +71,9 @@ COMMENT ON FUNCTION report_churn IS
     'ended by a refund. churned = expired + refunded. resubscribed: paid again after a lapse, as '
     'in report_active; not taken off. churn_rate = churned / active_at_start, rounded to 6 digits; '
     'null if none was active. expiry_rate = expired / active_at_start, likewise. include_trials '
-    'adds trials; a conversion is not churn. by splits the rows (segment; null: not reported): the '
-    'product of the time, the others of the charge with which the paid time began. A change of '
+    'adds trials; a conversion is not churn. by splits the rows by the product of the '
+    'time, or by the storefront, offer_type or period_type of the charge with which the paid time '
+    'began (segment; null: not reported). A change of '
     'product is not churn.';
 
 CREATE OR REPLACE FUNCTION report_churn_item(

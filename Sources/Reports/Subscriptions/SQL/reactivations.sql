@@ -31,8 +31,8 @@ COMMENT ON FUNCTION report_reactivations IS
     'resubscribed: it had lapsed and the customer paid again, by the date of that charge (as in '
     'report_active, but without those that Apple charged after retrying, which '
     'report_billing_issues counts as recovered). switched_off: what switched_on comes back from. '
-    'Switches during a trial are left out, unless included. by splits the rows (segment; null: not '
-    'reported) by that of the charge.';
+    'Switches during a trial are left out, unless included. by splits the rows by the product, '
+    'storefront, offer_type or period_type of the charge (segment; null: not reported).';
 
 CREATE OR REPLACE FUNCTION report_reactivations_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',

@@ -54,7 +54,8 @@ COMMENT ON FUNCTION report_trials IS
     'day on which the trial began, whenever it ended: the trials started in this row, and those of '
     'them that have converted or expired by as_of; the others are still open. conversion_rate = '
     'cohort_converted / cohort_started, rounded to 6 digits; final only when none is open. by '
-    'splits the rows (segment; null: not reported) by that of the charge.';
+    'splits the rows by the product, storefront, offer_type or period_type of the charge (segment; '
+    'null: not reported).';
 
 CREATE OR REPLACE FUNCTION report_trials_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
