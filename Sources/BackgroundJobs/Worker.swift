@@ -100,7 +100,9 @@ package struct Worker: Service {
 
   // MARK: Claiming
 
-  /// Claims due jobs, grouped by the slots in which to start them; if none, how long to sleep.
+  /// Claims due jobs for the free slots.
+  ///
+  /// - Returns: The jobs to start, grouped by slot, and if there are none, how long to sleep.
   private func claim(
     _ slots: JobSlots, _ shift: inout Shift
   ) async -> (start: [[Job]], sleep: Duration) {

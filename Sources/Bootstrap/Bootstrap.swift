@@ -263,8 +263,9 @@ extension PrometheusRegistry {
 }
 
 extension SpanExporter {
-  /// Installs the tracer, unless tracing is off, before spans are created; returns the exporter,
-  /// which must start first in order to stop last.
+  /// Installs the tracer, unless tracing is off; call it once, before spans are created.
+  ///
+  /// - Returns: The exporter, which must start first in order to stop last.
   package static func bootstrapTenure(
     _ settings: TraceSettings?, from program: String, logger: Logger
   ) -> [any Service] {

@@ -43,8 +43,9 @@ package struct Database: Sendable {
     return Database(pool: pool, server: nil)
   }
 
-  /// Opens the database as the schema's owner, without checking the schema; a ``SettingError`` if
-  /// the private database is missing and not to be created.
+  /// Opens the database as the schema's owner, without checking the schema.
+  ///
+  /// - Throws: ``SettingError`` if the private database is missing and not to be created.
   package static func openForMigration(
     _ settings: Settings, creating: Bool, logger: Logger
   ) async throws -> Database {

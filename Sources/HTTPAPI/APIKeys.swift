@@ -58,8 +58,9 @@ package final class APIKeys: Sendable {
     self.keys = Mutex(keys)
   }
 
-  /// Takes over other keys for the next request on, which ends the sessions of removed ones, and
-  /// returns whether they differ.
+  /// Takes over other keys, for the next request on; the sessions of removed ones end.
+  ///
+  /// - Returns: Whether they differ.
   package func replace(by other: APIKeys) -> Bool {
     let new = other.keys.withLock(\.self)
     return keys.withLock { keys in

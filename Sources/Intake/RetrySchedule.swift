@@ -25,8 +25,9 @@ package struct RetrySchedule: Hashable, Sendable {
   /// The time for which a submitted transaction that Apple does not list is looked for.
   package static let lookingForTransaction: Duration = .hours(24)
 
-  /// The pause after some attempts, with 50% jitter (`random`: 0 to 1) to spread what failed at
-  /// once.
+  /// The pause after some attempts, with 50% jitter so that what failed together is spread.
+  ///
+  /// - Parameter random: From 0 to 1.
   package func delay(afterAttempts attempts: Int, random: Double) -> Duration {
     let doublings = min(max(attempts - 1, 0), 16)
     let limit = min(first * (1 << doublings), longest)

@@ -2,7 +2,7 @@ import Postgres
 package import Subscriptions
 import Synchronization
 
-/// Sends NOTIFY after commits (within one it serializes them), so that nobody polls constantly.
+/// Sends NOTIFY after commits, so that workers and long polls need not poll constantly.
 ///
 /// Calls during one are coalesced. A lost NOTIFY costs listeners one poll interval.
 package final class ChangeNotifier: Sendable {

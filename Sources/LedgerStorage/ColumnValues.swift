@@ -60,7 +60,8 @@ extension OriginalTransactionKey: RowDecodable {
 }
 
 extension [OriginalTransactionKey] {
-  /// The condition on the keys' columns, at least one; with several, combined keys fulfil it, too.
+  /// The condition on the columns of the keys, of which there must be one; with several, it also
+  /// holds for keys that combine theirs.
   var condition: SQL {
     if count == 1, let only = first { return only.condition }
     return """

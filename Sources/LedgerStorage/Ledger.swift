@@ -2,7 +2,14 @@ package import CoreMetrics
 package import Postgres
 import Subscriptions
 
-/// The ledger in PostgreSQL; one method of a store is one committed database transaction.
+/// The ledger in PostgreSQL, by subject.
+///
+/// One method of a store is one database transaction, committed when it returns:
+///
+/// ```swift
+/// let ledger = Ledger(database: pool)
+/// let account = try await ledger.accounts.findOrCreateAccount("klara", at: .now)
+/// ```
 package struct Ledger: LedgerStore {
   package let core: LedgerCore
 

@@ -1,6 +1,13 @@
 import Postgres
 
-/// Statements with the reader of their results, combined with others into one round trip.
+/// Statements with the reader of their results.
+///
+/// Queries that are sent in one round trip each read their own results:
+///
+/// ```swift
+/// let (accounts, order) = try await transaction.read(
+///   KnownAccount.query([key]), StoredOrder.query(id, of: key, lifetime: .days(7)))
+/// ```
 struct Query<Value>: Sendable {
   let statements: [SQL]
   private let decode: @Sendable ([Rows]) throws -> Value

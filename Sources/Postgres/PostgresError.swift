@@ -81,8 +81,11 @@ package struct PostgresError: Error, Sendable {
       || sqlState.errorClass == "08" || sqlState == .readOnlyTransaction
   }
 
-  /// Whether a prepared statement is gone or no longer matches the tables, so that preparing it
-  /// again helps; "cached plan must not change result type" has only its class's error code.
+  /// Whether a prepared statement is gone or no longer matches the tables.
+  ///
+  /// Preparing it again helps.
+  ///
+  /// "cached plan must not change result type" has no specific error code, only its class's.
   var isStalePlan: Bool {
     sqlState == .invalidStatementName || (sqlState == .featureNotSupported && isRefusedPlan)
   }

@@ -77,7 +77,10 @@ package struct ReportReader: Sendable {
         idleTimeout: ReportFile.patience, deadline: Self.deadline), place: place)
   }
 
-  /// The known time zones: `pg_timezone_names` reads the whole IANA database each time.
+  /// The names of time zones that the database was found to know.
+  ///
+  /// `pg_timezone_names` reads all files of the IANA database each time, which takes longer than
+  /// many reports.
   private static let timeZones = Mutex<Set<String>>([])
 
   /// Refuses what PostgreSQL accepts beyond IANA names, such as offsets with a reversed sign.

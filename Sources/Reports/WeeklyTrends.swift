@@ -1,7 +1,10 @@
 import Postgres
 package import Subscriptions
 
-/// Counts of the past weeks up to a moment, comparable since each week ends at its time of day.
+/// Counts of the past weeks up to a moment, comparable with each other.
+///
+/// The last week of a report, from Monday to Sunday, is not over. Here each week ends at the same
+/// time of day.
 package enum PastWeeks: String, CaseIterable, Sendable {
   /// Renewals due within seven days of the same moment of each week, as in `renewals-due`.
   case renewalsDue = "renewals-due"

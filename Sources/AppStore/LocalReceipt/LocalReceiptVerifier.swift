@@ -13,7 +13,9 @@ package struct LocalReceiptVerifier: Sendable {
     (self.roots, self.apps, self.acceptsXcode) = (roots, apps, acceptsXcode)
   }
 
-  /// Verifies a receipt in base64; unless `bundleID` is nil, only one of this app.
+  /// Verifies a receipt in base64.
+  ///
+  /// - Parameter bundleID: If not nil, only this app's receipts are accepted.
   package func verify(
     _ receiptData: String, bundleID: String? = nil
   ) -> Result<LocalReceipt, LocalReceiptRefusal> {

@@ -149,8 +149,11 @@ extension ASN1ObjectIdentifier {
   fileprivate static let sha256: ASN1ObjectIdentifier = [2, 16, 840, 1, 101, 3, 4, 2, 1]
 }
 
-/// The certificates of a receipt, not yet trusted, in one fixed form, which needs no `Verifier`:
-/// the signer's certificate, an intermediate, and a pinned root that may be in the receipt.
+/// The certificates of a receipt, not yet trusted.
+///
+/// swift-certificates' `Verifier` is not needed, because the chain has one fixed form: the signer's
+/// certificate, an intermediate, and a pinned root that may be in the receipt. Apple signed with
+/// SHA-1 until 2023.
 struct ReceiptChain {
   let leaf: Certificate
   private let others: [Certificate]
@@ -172,8 +175,9 @@ struct ReceiptChain {
     others = certificates
   }
 
-  /// Verifies that all certificates are valid at a moment, that the chain leads to a trusted root
-  /// and that Apple issued it for this purpose.
+  /// Verifies that the chain leads to a trusted root and that Apple issued it for this purpose.
+  ///
+  /// - Parameter moment: The date at which all certificates must be valid.
   func verify(roots: [Certificate], at moment: Timestamp) throws(LocalReceiptRefusal) {
     let intermediates = others.filter { !roots.contains($0) }
     guard intermediates.count == 1, let intermediate = intermediates.first else {

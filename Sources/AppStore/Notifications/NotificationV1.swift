@@ -6,10 +6,12 @@ package import Subscriptions
 /// A version 1 notification
 /// (https://developer.apple.com/documentation/appstoreservernotifications/responsebodyv1).
 ///
-/// Unsigned, and so forged by anyone with the shared secret or replayed, it only triggers
-/// verification of its receipt: Apple's response counts. Until 2021-03-10 the receipt and its
-/// newest transaction were at the top level, in iOS 6 format, since then in `unified_receipt`; some
-/// bodies have both.
+/// It is unsigned, so anyone with the shared secret could forge it, and anyone who has seen it could
+/// replay it. It therefore only triggers verification of its receipt, and only Apple's response
+/// counts.
+///
+/// Until 2021-03-10 the receipt and its newest transaction were at the top level, in iOS 6 format;
+/// since then they are in `unified_receipt`. Some bodies contain both.
 package struct NotificationV1: Sendable {
   /// Apple's `notification_type`, one of ``types`` or unknown.
   package let notificationType: String

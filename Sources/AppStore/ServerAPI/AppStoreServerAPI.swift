@@ -6,6 +6,17 @@ package import Subscriptions
 /// A client for the [App Store Server
 /// API](https://developer.apple.com/documentation/appstoreserverapi); see <doc:AskingTheServerAPI>.
 ///
+/// ```swift
+/// let api = AppStoreServerAPI(
+///   transport: transport, key: key, verifier: verifier, timeout: .seconds(30), logger: logger,
+///   now: now)
+/// let response = try await api.transactionInfo(id, of: "com.example.app")
+/// let transaction = response.content.value  // nil if its signature was refused
+/// for try await page in api.transactionHistoryPages(of: id.rawValue, in: "com.example.app") {
+///   evidence += page.content.evidence
+/// }
+/// ```
+///
 /// Its only state are bearer tokens and request counts. Signed parts of responses are verified, and
 /// each carries its own result. Calls throw ``AppStoreServerAPIError``, or `CancellationError` if
 /// the task is cancelled.

@@ -58,7 +58,9 @@ package struct ServerAPIKey: Sendable, CustomStringConvertible {
   package let keyID: String
   private let privateKey: Secret<P256.Signing.PrivateKey>
 
-  /// Takes the contents of the `.p8` file, a P-256 key in PEM format; errors never repeat it.
+  /// Errors never repeat the private key.
+  ///
+  /// - Parameter privateKey: The contents of the `.p8` file, a P-256 key in PEM format.
   package init(issuerID: String, keyID: String, privateKey: Secret<String>) throws {
     for (name, text) in [("issuer ID", issuerID), ("key ID", keyID)] {
       guard !text.isEmpty, !text.contains(where: \.isWhitespace) else {

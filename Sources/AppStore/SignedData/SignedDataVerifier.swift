@@ -2,6 +2,14 @@ package import Subscriptions
 
 /// Verifies data signed by Apple, offline; see <doc:VerifyingSignedData>.
 ///
+/// ```swift
+/// let verifier = SignedDataVerifier(apps: apps, now: now)
+/// switch await verifier.transaction(jws) {
+/// case .success(let transaction): record(transaction.evidence)
+/// case .failure(let refusal): reject(refusal.reason, "\(refusal)")
+/// }
+/// ```
+///
 /// First the signature, date and certificates are checked, then the environment, the bundle ID and,
 /// in production, the app's Apple ID if it is configured.
 package struct SignedDataVerifier: Sendable {
@@ -48,8 +56,9 @@ package struct SignedDataVerifier: Sendable {
     }
   }
 
-  /// Verifies a notification, dated `receivedAt` if it has no date, as in 2022, and its separately
-  /// signed parts.
+  /// Verifies a notification and its separately signed parts.
+  ///
+  /// - Parameter receivedAt: Used for notifications without a date, as in 2022.
   package func notification(
     _ jws: String, receivedAt: Timestamp
   ) async -> Result<SignedNotification, SignedDataError> {

@@ -66,9 +66,12 @@ package struct SignedRenewalInfo: Hashable, Sendable {
 
   /// The renewal status as of the signing date.
   ///
-  /// The paid period ends at the later of two dates, because the latest known transaction may be
-  /// old, for example in a notification of its refund. `autoRenewStatus` stays on in a commitment
-  /// billed monthly while payments are due, whatever the customer has chosen for the time after.
+  /// The paid period ends at the later of two dates, because the given transaction may be old, for
+  /// example in a notification of its refund. Apple's `autoRenewStatus` says whether it renews: in
+  /// a commitment billed monthly it stays on while payments are due, whatever the customer has
+  /// chosen for the time after.
+  ///
+  /// - Parameter latest: The latest known transaction of the same original transaction.
   package func status(latest: TransactionRecord?) -> RenewalStatus {
     let sameOriginalTransaction = latest.flatMap { $0.key.line == line ? $0.expiresDate : nil }
     let phase = RenewalStatus.Phase.reported(

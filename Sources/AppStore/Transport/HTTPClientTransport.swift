@@ -164,8 +164,11 @@ package struct TracedTransport: AppStoreTransport {
   }
 }
 
-/// The `Retry-After` header: seconds or a date (RFC 9110, section 10.2.3), or milliseconds since
-/// 1970 (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
+/// The `Retry-After` header, in the three forms that Apple's servers send.
+///
+/// HTTP defines seconds and a date (RFC 9110, section 10.2.3); the App Store Server API sends
+/// milliseconds since 1970
+/// (https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits).
 enum RetryAfter {
   /// An upper limit, in case a server sends a nonsensical value.
   static let longestWait = Duration.days(1)

@@ -5,6 +5,13 @@ package import Subscriptions
 
 /// Verifies receipts with Apple's verifyReceipt endpoint; see <doc:VerifyingReceipts>.
 ///
+/// ```swift
+/// let verifier = ReceiptVerifier(
+///   transport: transport, apps: apps, timeout: .seconds(30), logger: logger, now: now)
+/// let verification = await verifier.verify(receiptData, bundleID: "com.example.app")
+/// if case .verified(let receipt) = verification.verdict { record(receipt.evidence) }
+/// ```
+///
 /// It is stateless and knows nothing of accounts. Logs contain no receipt, secret or token.
 package struct ReceiptVerifier: Sendable {
   private let endpoints: AppleURLs

@@ -50,8 +50,11 @@ package struct UnreadableRecord: Hashable, Comparable, Sendable, CustomStringCon
 }
 
 extension VerifiedReceipt {
-  /// Translates a response into evidence: steps 1 and 2 of the rule "Which charges does a
-  /// submission claim?"; `answeredAt` replaces a missing `request_date`.
+  /// Translates a response into evidence.
+  ///
+  /// Steps 1 and 2 of the rule "Which charges does a submission claim?": both lists are merged, and
+  /// each transaction appears once, by purchase date. `answeredAt` replaces a missing
+  /// `request_date`.
   init(
     _ contents: ReceiptResponse.Contents, status: Int, environment: Environment, bundleID: String,
     answeredAt: Timestamp

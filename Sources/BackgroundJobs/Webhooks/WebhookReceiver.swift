@@ -69,7 +69,10 @@ struct IPAddress: Hashable, Sendable {
   /// 4 or 16 bytes.
   let bytes: [UInt8]
 
-  /// Reads an address in its usual form; a resolver turns others (`127.1`, `0x7f000001`) into it.
+  /// Reads an address in its usual form.
+  ///
+  /// Forms that only some libraries understand (`127.1`, `0x7f000001`, `017700000001`) are not
+  /// accepted: a resolver turns them into the usual one.
   init?(_ text: some StringProtocol) {
     // A suffix names the interface of a local address.
     let text = String(text.prefix { $0 != "%" })

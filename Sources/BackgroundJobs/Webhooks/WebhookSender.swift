@@ -44,7 +44,9 @@ package struct WebhookSender: Sendable {
 
   package func shutDown() async { await clients.shutDown() }
 
-  /// Sends an event once; throws `CancellationError`.
+  /// Sends an event once.
+  ///
+  /// - Throws: `CancellationError`.
   package func send(_ body: String, at now: Timestamp) async throws -> Outcome {
     let body = Array(body.utf8)
     let signature = WebhookSignature.value(of: body, secrets: receiver.secrets, at: now)

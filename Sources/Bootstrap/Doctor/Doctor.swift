@@ -23,8 +23,10 @@ package struct Doctor: Sendable {
     return DoctorReport(findings: findings)
   }
 
-  /// Judges the time by which another clock is ahead of this machine's, measured within
-  /// `precision`.
+  /// - Parameters:
+  ///   - other: The owner of the clock.
+  ///   - skew: The time by which it is ahead of this machine's clock.
+  ///   - precision: The measurement error of `skew`.
   static func clockFinding(
     _ check: String, of other: String, skew: Duration, precision: Duration
   ) -> DoctorFinding {

@@ -78,8 +78,9 @@ package struct Settings: Sendable {
     case apiKeys, apps
   }
 
-  /// Reads all settings and reports all faults together: a ``SettingError``, or ``SettingErrors``
-  /// for more than one.
+  /// Reads all settings and reports all faults together.
+  ///
+  /// - Throws: ``SettingError``, or ``SettingErrors`` for more than one fault.
   package init(_ source: SettingSource, needing needs: [Need] = []) throws {
     var faults: [any Error] = []
     func read<Value>(_ value: () throws -> Value?) -> Value? {

@@ -97,7 +97,10 @@ package struct AccountExport: Sendable {
 
   // MARK: Lists
 
-  /// Writes a member whose list is read in pages; an element without a `piece` is left out.
+  /// Writes a member whose list is read in pages.
+  ///
+  /// `page` reads the elements after the `cursor` of one, or from the beginning. An element without
+  /// a `piece` is left out.
   @concurrent
   private func list<Element, Cursor, Piece: JSONWritable>(
     _ name: String, to writer: inout any ResponseBodyWriter, after cursor: KeyPath<Element, Cursor>,

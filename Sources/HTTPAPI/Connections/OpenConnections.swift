@@ -75,7 +75,10 @@ final class OpenConnection: Sendable {
 package struct ConnectionLimits: Sendable {
   /// The number of connections that are open at a time: see ``OpenConnections``.
   package var connections = 10_000
-  /// How long a connection stays open without a request: longer than load balancers' 60 seconds.
+  /// How long a connection stays open without a request.
+  ///
+  /// Longer than the 60 seconds after which most load balancers close their connections, so that
+  /// none sends a request on a connection that is being closed.
   package var idle = Self.idle
   /// How long a request may take to arrive, on a connection that has sent a valid key.
   package var request: TimeAmount = .seconds(30)

@@ -143,7 +143,9 @@ package final class BodyShare: Sendable {
     number = budget.nextNumber()
   }
 
-  /// Takes bytes that were read, and returns when more may be; a ``Problem`` if too many are held.
+  /// Takes bytes that were read, and returns when more may be read.
+  ///
+  /// - Throws: A ``Problem`` if there are not enough left, or other bodies are to be read before.
   func take(_ count: Int) async throws {
     guard budget.take(count, for: self) else { throw Self.tooManyBodies }
     let (before, after) = taken.add(count, ordering: .relaxed)

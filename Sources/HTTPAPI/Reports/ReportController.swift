@@ -115,7 +115,10 @@ extension ReportChoices {
 }
 
 extension Response {
-  /// A file that is sent while it is read; if that fails, the connection closes before its end.
+  /// A file that is sent while it is read.
+  ///
+  /// If reading fails, the connection is closed without the end of the body, so that clients don't
+  /// take the file for complete. Browsers save it under the name.
   package init(_ file: ReportFile, named name: String? = nil, logger: Logger) {
     let body = ResponseBody { writer in
       do {

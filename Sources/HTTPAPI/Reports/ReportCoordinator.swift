@@ -3,7 +3,10 @@ import ServiceLifecycle
 package import Subscriptions
 import Synchronization
 
-/// Runs reports for pages and API; the result of one that takes too long is kept for the retry.
+/// Runs reports for the administrator's pages and the API.
+///
+/// A request that would wait too long is asked to retry; the report continues, and its result is
+/// kept for the retry. Results that no client was asked to retry for are not kept.
 package final class ReportCoordinator: Service {
   /// A page is answered within two seconds, including what surrounds the report.
   package static let patience: Duration = .milliseconds(1700)

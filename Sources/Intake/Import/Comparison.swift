@@ -93,7 +93,9 @@ package struct AccessComparison: Sendable {
     self.now = now
   }
 
-  /// The differences of one account, by entitlement; `reported` is nil if it is not in the file.
+  /// The differences of one account, ordered by entitlement.
+  ///
+  /// - Parameter reported: The account's rows; nil if it is not in the file.
   package func differences(
     of accountID: String, _ reported: [PublishedAccess]?, _ entitlements: [Entitlement],
     explain: (String) async throws -> String

@@ -2,7 +2,10 @@ import Foundation
 package import LedgerStorage
 package import Subscriptions
 
-/// Imports a file of owners; an interrupted import is run again, and skips known rows quickly.
+/// Imports a file of owners, as `tenure import` does.
+///
+/// No progress is stored: an interrupted import is run again, and skips known rows much faster than
+/// it recorded them.
 package struct OwnerImport: Sendable {
   /// Rows per database transaction: enough to amortize the commit, few enough to retry cheaply.
   package static let chunk = 2000

@@ -64,7 +64,10 @@ package struct RowWriter: ~Copyable {
 }
 
 extension FileHandle {
-  /// Creates or truncates a file; `FileManager.createFile` would replace devices, pipes and links.
+  /// Creates a file, or opens it and truncates it.
+  ///
+  /// Devices, pipes and links stay, unlike with `FileManager.createFile`, which would replace even
+  /// `/dev/null` by a file.
   package convenience init(replacingContentsOf path: String) throws {
     do {
       let file = try FileDescriptor.open(

@@ -14,7 +14,9 @@ final class VerificationQueue: TaskExecutor {
     thread.async { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
   }
 
-  /// Runs work on the thread; ``NotificationQueueFull`` if too much is waiting already.
+  /// Runs work on the thread.
+  ///
+  /// - Throws: ``NotificationQueueFull`` if too much is waiting already, or the work's errors.
   func run<Value: Sendable>(_ work: @Sendable () async throws -> Value) async throws -> Value {
     defer { length.subtract(1, ordering: .relaxed) }
     guard length.add(1, ordering: .relaxed).newValue <= Self.longest else {

@@ -184,7 +184,10 @@ extension StatusPoller {
   private static let waitAfterFault: Duration = .hours(24)
   private static let waitAfterMisconfiguration: Duration = .hours(1)
 
-  /// Performs a claimed poll job, which ends here only after `polled` and `passedOver`.
+  /// Performs a claimed poll job.
+  ///
+  /// After `polled` and `passedOver` the job has ended or has its next time; otherwise the caller
+  /// has to give it back.
   package func poll(_ job: Job) async throws -> Outcome {
     let line = try job.originalTransaction
     let outcome = try await ask(about: line, doing: job)

@@ -100,7 +100,9 @@ enum AccountChain {
         """)
   }
 
-  /// Leaves the new ends of chains with the owners of their latest charges, which shows cut ones.
+  /// Leaves the new ends of original transactions' chains with the owners of their latest charges.
+  ///
+  /// A chain that is cut or written anew no longer fits them.
   static func seal(
     _ recorded: [(
       owner: AccountKey?, heads: [OriginalTransactionKey: OriginalTransactionRows.Head]

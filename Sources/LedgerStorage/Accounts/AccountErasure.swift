@@ -26,7 +26,8 @@ package struct Erasure: Hashable, Sendable {
 }
 
 extension AccountStore {
-  /// Erases an account and keeps the books: a pseudonym replaces the ID, submissions are deleted.
+  /// Erases an account and keeps the financial records: a pseudonym replaces the account ID
+  /// everywhere, and submissions are deleted.
   ///
   /// Entries, events and actions name accounts by key, so the hash chains stay valid. The last
   /// event, `account.erased`, carries the pseudonym; the app's ID becomes free. Other accounts'
@@ -107,7 +108,10 @@ extension AccountStore {
     ).decode(String.self)
   }
 
-  /// Locks the account's original transactions, then itself; returns their latest charge's date.
+  /// Locks every original transaction of the account, then the account, so that no concurrent
+  /// transaction writes under its ID.
+  ///
+  /// - Returns: The date of the latest charge on these original transactions, if any.
   private func lock(_ account: Account, in transaction: Transaction) async throws -> Timestamp? {
     var reader = OriginalTransactionReader(isLocking: true)
     var locked: Set<OriginalTransactionKey> = []
@@ -166,7 +170,10 @@ extension AccountStore {
 
   // MARK: Statements
 
-  /// Moves an account to a pseudonym; the ID distributes rows, and `finish` counts by position.
+  /// Moves an account, its holdings and its grants to a pseudonym.
+  ///
+  /// Rows are inserted and deleted because the account ID is their distribution column. `finish`
+  /// counts them by position.
   private static func rename(_ account: Account, _ erasure: Erasure) -> [SQL] {
     let (name, pseudonym) = (account.id, erasure.pseudonym)
     return [

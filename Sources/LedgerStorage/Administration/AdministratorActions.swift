@@ -171,7 +171,9 @@ enum KeyedText {
 package struct AdministrationStore: LedgerStore {
   package let core: LedgerCore
 
-  /// Reads administrator actions, latest first; unless `namesOthers` others are `another_account`.
+  /// Reads administrator actions, latest first, before `last`.
+  ///
+  /// - Parameter namesOthers: Whether other accounts are named; if not, each is `another_account`.
   package func administratorActions(
     on account: AccountKey? = nil, except omitted: [AdministratorAction.Action] = [],
     namingOthers namesOthers: Bool = true, before last: Int64? = nil, limit: Int
@@ -186,7 +188,10 @@ package struct AdministrationStore: LedgerStore {
       as: namesOthers ? nil : account)
   }
 
-  /// Reads transfers, releases and merges that may be behind owners' overrides, latest first.
+  /// Reads transfers, releases and merges that may have overridden the owner of charges, latest
+  /// first.
+  ///
+  /// ``AdministratorAction/brought(_:from:)`` matches them with entries.
   package func overrideActions(
     of charges: Set<TransactionKey>, concerning accounts: Set<AccountKey>
   ) async throws -> [AdministratorAction] {
@@ -225,7 +230,10 @@ package struct AdministrationStore: LedgerStore {
   /// Far more overrides of one page's charges than a person makes; the latest ones suffice.
   private static let mostOverrideActions = 1000
 
-  /// Reads actions, latest first; for an `account` others are not named.
+  /// Reads actions, latest first.
+  ///
+  /// - Parameter account: The account that will read them: others are not named. Nil for
+  ///   administrators.
   private func actions(_ condition: SQL, limit: Int, as account: AccountKey? = nil) async throws
     -> [AdministratorAction]
   {

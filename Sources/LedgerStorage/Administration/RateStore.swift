@@ -76,7 +76,10 @@ package struct RateFault: Error, Hashable {
   package let text: String
 }
 
-/// Exchange rates and commissions; a correction is another row, so that past reports stay.
+/// Exchange rates and Apple's commission.
+///
+/// A correction is another row for the same day; the earlier row stays, so that reports as known at
+/// a moment don't change.
 package struct RateStore: LedgerStore {
   package let core: LedgerCore
 

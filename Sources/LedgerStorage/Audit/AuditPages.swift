@@ -7,7 +7,9 @@ extension LedgerAuditor {
   private static let auditPart = 50
   private static let concurrency = 4
 
-  /// Reads original transactions with an entry since `moment` by page; true: all within `limit`.
+  /// Reads original transactions page by page, and returns whether there were no more than `limit`.
+  ///
+  /// - Parameter moment: Leaves out those without an entry since then, by the database's clock.
   @discardableResult
   func forEachPage(
     after start: OriginalTransactionKey? = nil, storedSince moment: Timestamp? = nil,

@@ -99,7 +99,7 @@ private struct AccountTables: Sendable {
   var accounts: [AccountKey: Account] = [:]
   /// By kind; a grant's owner is the account's ID, that of other rows the account's key.
   var rows: [String: Rows] = [:]
-  /// The deliveries of charges that entries name, whoever owns them.
+  /// The deliveries of charges that entries name, of any owner.
   var deliveries: [String: String] = [:]
   /// The table `account`, by ID.
   var named: [AccountID: (key: AccountKey, token: UUID, mergedInto: AccountKey?)] = [:]
@@ -221,7 +221,9 @@ extension SQL {
 extension LedgerAuditor {
   private static let accountPage = 1000
 
-  /// Verifies all accounts' chains and their rows, or those with an entry stored since `moment`.
+  /// Verifies the chains of all accounts, and every row that they vouch for.
+  ///
+  /// - Parameter moment: Verifies only accounts with an entry since then, by the database's clock.
   package func auditAccounts(storedSince moment: Timestamp? = nil, _ audit: inout LedgerAudit)
     async throws
   {
@@ -278,7 +280,9 @@ extension LedgerAuditor {
 
   // MARK: Rows of no account
 
-  /// Finds rows that no entry vouches for, after the audit of accounts, whose rows it trusts.
+  /// Finds look-ups, accounts, grants and deliveries that no entry vouches for.
+  ///
+  /// Runs after the audit of accounts, whose own rows are trusted here.
   private func findStrays(_ audit: inout LedgerAudit) async throws {
     for (table, id, type, other, otherID, condition) in [
       ("account_by_token", "app_account_token", "uuid", "account_by_key", "app_account_token", ""),
@@ -344,7 +348,9 @@ extension LedgerAuditor {
     }
   }
 
-  /// Pages through a table by its key for IDs and owners of rows without `counterparts`.
+  /// Pages through a table by its key, and returns the IDs and owners of rows without a counterpart.
+  ///
+  /// - Parameter counterparts: Selects the counterparts of some IDs and owners, as texts.
   private func strays(
     in table: String, id: String, _ type: String, owner: String, where condition: String,
     counterparts: @Sendable ([String], [String]) -> SQL

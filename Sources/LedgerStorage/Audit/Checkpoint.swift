@@ -166,7 +166,9 @@ struct ChainEnds: Sendable {
 extension LedgerAuditor {
   private static let headsAtOnce = 5000
 
-  /// Reads the ends of all chains as of a moment, with the path of a `tracked` one.
+  /// Reads the ends of all chains as of a moment.
+  ///
+  /// - Parameter tracked: An original transaction whose path to the root is wanted.
   func ends(before moment: Timestamp, tracking tracked: OriginalTransactionKey? = nil) async throws
     -> ChainEnds
   {
@@ -306,7 +308,9 @@ extension LedgerAuditor {
     return inserted == 0 ? nil : checkpoint
   }
 
-  /// Verifies what is new since the latest checkpoint, and leaves the next one if that is clean.
+  /// Verifies what is new since the latest checkpoint, and leaves the next one.
+  ///
+  /// - Returns: The checkpoint, unless nothing is new, and the differences, which prevent it.
   package func checkpoint(age: Duration = Self.checkpointAge) async throws -> (
     checkpoint: Checkpoint?, audit: LedgerAudit
   ) {

@@ -4,7 +4,10 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-/// Proves the ledger and rebuilds its projections, by pages and several parts at a time.
+/// Proves the ledger and rebuilds its projections.
+///
+/// Entries of different original transactions don't depend on each other, so both go through them in
+/// their order, several parts at a time. Memory is that of a page.
 package struct LedgerAuditor: LedgerStore {
   package let core: LedgerCore
   /// A transaction whose uncommitted changes are audited; nil: what is committed.

@@ -4,9 +4,10 @@ package import JSONText
 import Postgres
 package import Subscriptions
 
-/// The entries of an original transaction, proven up to a checkpoint by nothing else.
+/// The entries of an original transaction, and what proves them up to a checkpoint.
 ///
-/// It is worth as much as a copy of the checkpoint out of the database owner's reach.
+/// It is verified with nothing else. What it says of the checkpoint is worth as much as a copy of that,
+/// kept where the database's owner can't change it.
 package struct LedgerProof: Sendable {
   package struct Entry: Sendable, Decodable {
     /// The columns that the hash covers, in order.

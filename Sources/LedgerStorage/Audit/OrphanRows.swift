@@ -6,7 +6,9 @@ import Subscriptions
 extension LedgerAuditor {
   private static let orphanPage = 1000
 
-  /// Counts holdings, and finds look-up rows that no entry gives, after the audit that they need.
+  /// Counts the holdings, and finds look-up rows that no entry gives.
+  ///
+  /// Runs after the audit of original transactions, whose own tables are trusted here.
   func orphanRows() async throws -> (holdings: Int, orphans: [LookupRow]) {
     var holdings = 0
     var orphans: [LookupRow] = []
@@ -139,7 +141,8 @@ extension LedgerAuditor {
   }
 }
 
-/// A row of a table not read by original transaction, whose audit misses invented ones.
+/// A row of a table that is not read by original transaction, so that their audit does not find
+/// invented ones.
 struct LookupRow: Hashable, Sendable {
   enum Table: String, CaseIterable, Sendable {
     case holding

@@ -140,7 +140,9 @@ package final class EntitlementCache: Sendable {
     return inquiry
   }
 
-  /// Applies the changes of a batch; calls `deliver` once: without a ticket, only rows may answer.
+  /// Applies the changes that a batch found.
+  ///
+  /// - Parameter deliver: Called once, usually at once; without a ticket, only rows may answer.
   func settle(
     _ rows: Rows, _ inquiry: Inquiry, then deliver: @escaping @Sendable (Ticket?) -> Void
   ) {

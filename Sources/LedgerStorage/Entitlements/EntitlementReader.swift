@@ -2,6 +2,14 @@ package import JSONText
 package import Subscriptions
 
 /// Computes the entitlements of accounts.
+///
+/// ```swift
+/// let reader = EntitlementReader(ledger: ledger, catalogue: catalogue, sandboxAccess: .none)
+/// let current = try await reader.entitlements(of: "klara", now: now)
+/// let hasPro = current.contains { $0.name == "pro" && $0.isActive }
+/// // As of May, as known in June:
+/// let past = try await reader.entitlements(of: "klara", at: may, knownAt: june)
+/// ```
 package struct EntitlementReader: Sendable {
   private let ledger: Ledger
   private let catalogue: CatalogueCache
@@ -58,7 +66,9 @@ package struct EntitlementReader: Sendable {
   /// Accounts per statement at most; larger statements are not faster.
   package static let maximumBatch = HoldingBatcher.maximumBatch
 
-  /// Reads entitlements in the order asked, inactive ones too; `mayLag`: a replica may answer.
+  /// Reads the entitlements of several accounts in the order asked, inactive ones included.
+  ///
+  /// - Parameter mayLag: Whether the replica may answer, for all accounts or none.
   package func entitlements(of accountIDs: [String], now: Timestamp, mayLag: Bool = false)
     async throws -> [[Entitlement]]
   {
@@ -78,7 +88,9 @@ package struct EntitlementReader: Sendable {
   /// Histories read concurrently; each takes a connection, and other requests need some too.
   private static let concurrentHistories = 4
 
-  /// Reads entitlements at any time, in the order asked, ignoring records later than `knownAt`.
+  /// Reads the entitlements of several accounts at any time, in the order asked.
+  ///
+  /// - Parameter knownAt: Ignores later records; nil: ignores nothing.
   package func entitlements(of accountIDs: [String], at moment: Timestamp, knownAt: Timestamp?)
     async throws -> [[Entitlement]]
   {
@@ -138,7 +150,9 @@ package struct HoldingStore: LedgerStore {
     try await core.holdingBatcher.read([accountID]).holdings(of: accountID)
   }
 
-  /// Reads all holdings of an account, however old, ignoring records later than `knownAt`.
+  /// Reads all holdings of an account, however old.
+  ///
+  /// - Parameter knownAt: Ignores later records; nil: ignores nothing.
   package func allHoldings(of accountID: String, knownAt: Timestamp?) async throws
     -> AccountHoldings
   {

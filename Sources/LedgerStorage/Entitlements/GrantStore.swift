@@ -15,7 +15,15 @@ package struct GrantStore: LedgerStore {
 
   /// Grants an entitlement to an account and publishes it, once per `id`.
   ///
-  /// - Parameter id: A repeated request with the same ID returns the grant unchanged.
+  /// ```swift
+  /// let (granted, isNew) = try await ledger.grants.grant(
+  ///   "pro", to: "klara", until: endOfMay,
+  ///   by: Administrator(name: "support", reason: "A lost week"), terms: reader.terms, at: now)
+  /// ```
+  ///
+  /// - Parameters:
+  ///   - id: Idempotency key: a repeated request with the same ID returns the grant unchanged.
+  ///   - endsAt: The expiry; nil: never expires.
   /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
   ///   ``LedgerError/mergedAccount(_:into:)``, ``LedgerError/differentGrant(_:member:)``.
   package func grant(
@@ -62,7 +70,9 @@ package struct GrantStore: LedgerStore {
     }
   }
 
-  /// Finds a grant by its ID; throws ``LedgerError/differentGrant(_:member:)`` if it differs.
+  /// Finds the grant with an ID, if it exists.
+  ///
+  /// - Throws: ``LedgerError/differentGrant(_:member:)`` if it differs from the request.
   private func grant(
     _ id: UUID, of account: Account, giving entitlement: String, until endsAt: Timestamp?,
     in transaction: Transaction
@@ -182,7 +192,8 @@ package struct GrantStore: LedgerStore {
     }
   }
 
-  /// The grants recorded until `knownAt`; provisional ones are deleted, so the past has none.
+  /// - Parameter knownAt: Ignores later records. Provisional grants are deleted when
+  ///   Apple's answer arrives, so a past state does not include them.
   func grants(of accountID: String, knownAt: Timestamp?) async throws -> [Grant] {
     guard let knownAt else { return try await holdings.holdings(of: accountID).grants }
     return try await database.query(

@@ -66,7 +66,9 @@ final class HoldingBatcher: Sendable {
     self.cache = cache
   }
 
-  /// Reads holdings, batched; `completion` runs once, on PostgreSQL's thread: it must not block.
+  /// Reads the holdings of some accounts, batched with concurrent calls.
+  ///
+  /// - Parameter completion: Called once, on the thread that serves PostgreSQL: it must not block.
   func read(_ accountIDs: [String], completion: @escaping Completion) {
     let batch = state.withLock { state -> [Question] in
       state.waiting.append(Question(accountIDs: accountIDs, completion: completion))

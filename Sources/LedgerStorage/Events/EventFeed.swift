@@ -10,8 +10,9 @@ package struct EventFeed: LedgerStore {
 
   /// Assigns feed positions to committed events, and returns the last one.
   ///
-  /// One transaction at a time does so without gaps, so that readers skip nothing. An account's
-  /// events keep their order: they are written under its lock, and IDs increase.
+  /// Positions are assigned by one transaction at a time and without gaps, so that a reader skips
+  /// nothing. The events of an account keep their order, because they are written under its lock
+  /// and IDs increase. Events of different accounts are in no particular order.
   @discardableResult
   package func placeEvents() async throws -> Int64 {
     while true {
@@ -62,7 +63,9 @@ package struct EventFeed: LedgerStore {
 // MARK: Reading
 
 extension EventFeed {
-  /// Assigns positions to new events and reads the page after `cursor`; nil: from the oldest event.
+  /// Assigns positions to new events and reads a page of the feed.
+  ///
+  /// - Parameter cursor: The end of the previous page; nil: the oldest event.
   package func events(after cursor: FeedCursor?, limit: Int) async throws -> FeedReading {
     try await placeEvents()
     // One statement, so that no event is deleted between the check of the cursor and the page.
@@ -147,7 +150,10 @@ extension SQL {
     """
 }
 
-/// A position in the feed after an event, whose date differs after a restore from a backup.
+/// A position in the feed, after an event.
+///
+/// The date distinguishes the event from others with the same position: after a restore from a
+/// backup, positions are assigned again.
 package struct FeedCursor: Hashable, Sendable {
   /// 0: before the first event.
   package let position: Int64

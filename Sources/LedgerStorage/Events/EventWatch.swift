@@ -1,7 +1,10 @@
 import Postgres
 import Synchronization
 
-/// Wakes a process's long polls at new events, by one listener and by polling the feed.
+/// Wakes the long polls of a process when there are new events, with one listener for all.
+///
+/// During a long poll the feed is also polled, because notifications can be lost or don't arrive
+/// behind a connection pooler.
 package final class EventWatch: Sendable {
   /// The poll interval of the feed during long polls.
   private static let lookInterval: Duration = .seconds(1)
@@ -27,7 +30,9 @@ package final class EventWatch: Sendable {
 
   package var waitingCount: Int { state.withLock { $0.waiting.count } }
 
-  /// Waits for new events, the limit or cancellation; `count`: ``eventCount`` before the last read.
+  /// Waits until there are new events, the limit is reached or the task is cancelled.
+  ///
+  /// - Parameter count: ``eventCount`` before the caller read the feed.
   package func waitForEvents(beyond count: Int, within limit: Duration) async {
     waits.yield()
     let (ended, waiter) = AsyncStream.makeStream(of: Never.self)

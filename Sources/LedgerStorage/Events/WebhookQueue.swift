@@ -14,7 +14,9 @@ package struct WebhookQueue: LedgerStore {
 
   /// Creates deliveries of new events, with the jobs of their streams, and returns their number.
   ///
-  /// The first call creates none; after ``pushingBatch`` there may be more.
+  /// The first call creates none: events from before webhooks were turned on are not delivered.
+  ///
+  /// - Returns: The number of deliveries; if it is ``pushingBatch``, there may be more.
   package func pushEvents(at now: Timestamp) async throws -> Int {
     let end = try await events.placeEvents()
     // Read without a lock, because there is rarely a new event.
@@ -196,7 +198,9 @@ package struct WebhookQueue: LedgerStore {
     }
   }
 
-  /// Delivers a batch of given-up events again, and logs that for an `administrator`.
+  /// Delivers a batch of given-up events again.
+  ///
+  /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
   package func redeliverParked(
     _ events: [Int64]? = nil, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Int {

@@ -119,7 +119,9 @@ package struct ExportStore: LedgerStore {
     }
   }
 
-  /// Adds the bodies of notifications; those beyond `limit` bytes, but the first, are dropped.
+  /// Adds the bodies of notifications, and drops those that don't fit into the page.
+  ///
+  /// - Parameter limit: The size of the bodies at most; a single notification may be larger.
   func addBodies(to page: inout ExportTable.Page, bytes limit: Int) async throws {
     let digests = Dictionary(
       try await database.query(

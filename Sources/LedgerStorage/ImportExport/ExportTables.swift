@@ -211,7 +211,9 @@ extension ExportTable {
 
   package static let notifications = notifications(bodyBytes: 8 << 20)
 
-  /// Notifications; a page has at most `bodyBytes` of bodies, unless it has only one.
+  /// Notifications with the bodies that were not pruned, and the lengths and hashes of all.
+  ///
+  /// - Parameter bodyBytes: The size of the bodies on a page at most, if it contains more than one.
   static func notifications(bodyBytes: Int) -> ExportTable {
     ExportTable(
       "notification AS t", key: [("notification_id", "text")],

@@ -13,7 +13,16 @@ package struct ImportStore: LedgerStore {
   /// The reason why an import can't be verified.
   static let noCharge = "Apple returned no charge for this original transaction."
 
-  /// Imports owners from another backend, and schedules polls to verify the unknown ones.
+  /// Imports the owners of original transactions from another backend, and schedules polls to
+  /// verify those that Tenure does not know.
+  ///
+  /// ```swift
+  /// let owner = ImportedOwner(
+  ///   line: OriginalTransactionKey(.production, "100000000000001"), accountID: "klara",
+  ///   asOf: exportedAt)
+  /// let verdicts = try await ledger.imports.importOwners(
+  ///   [owner], from: "owners.csv", terms: reader.terms, at: now)
+  /// ```
   ///
   /// Known facts are not recorded again, so an interrupted import is simply repeated. Unknown
   /// original transactions are inserted in one database transaction; known ones are recorded as
@@ -161,7 +170,9 @@ package struct ImportStore: LedgerStore {
     owner: ImportedOwner, account: AccountKey, entry: StoredEntry
   )
 
-  /// Inserts unknown original transactions and new accounts; a unique violation if one exists.
+  /// Inserts unknown original transactions and new accounts.
+  ///
+  /// - Throws: `PostgresError` with a unique violation if one of them exists.
   private func insert(
     _ owners: [ImportedOwner], keys known: [AccountID: AccountKey], from source: EntrySource,
     at now: Timestamp
@@ -278,7 +289,10 @@ package struct ImportStore: LedgerStore {
       + [Job.insertPolls(of: owners.map(\.line), at: now)]
   }
 
-  /// Stores the apps named by an import, unless Apple has named them; `unpolled` ones are replaced.
+  /// Stores the apps named by an import, unless Apple has named them.
+  ///
+  /// - Parameter unpolled: Original transactions without evidence from Apple: a later import
+  ///   replaces their app, which may have been mistyped.
   private static func insertApps(
     _ owners: [ImportedOwner], unpolled: Set<OriginalTransactionKey> = []
   ) -> [SQL] {

@@ -3,7 +3,10 @@ import JSONText
 import Postgres
 package import Subscriptions
 
-/// A claimed job, written in the commit of what it follows from; BackgroundJobs has how it runs.
+/// A job that a worker has claimed.
+///
+/// A job is written in the commit of the data from which it follows. How each kind runs is defined
+/// in BackgroundJobs.
 package struct Job: Hashable, Sendable {
   /// The kinds of jobs, by their names in the table and in metrics.
   package enum Kind: String, CaseIterable, Sendable {
@@ -187,7 +190,10 @@ extension Job {
     "\(enqueue(key, runAt: runAt, priority: priority, at: now)) DO NOTHING"
   }
 
-  /// Enqueues a job, or moves the existing one to another time; a running one runs again.
+  /// Enqueues a job, or moves the existing one to another time.
+  ///
+  /// A job that is running runs again afterwards. One that already waits for this time is not
+  /// written.
   ///
   /// - Parameters:
   ///   - worker: The worker whose claim ends with this statement.

@@ -153,7 +153,10 @@ package struct StoredJob: Sendable {
   package let createdAt: Timestamp
 }
 
-/// Jobs of a kind and queue by state; `failing` ones had an error, `dueSince` is of the oldest due.
+/// The number of jobs of one kind in one queue, by state.
+///
+/// Failing are those, not discarded, whose last run failed; `dueSince` is the `run_at` of the oldest
+/// due job.
 package typealias JobCount = (
   kind: String, queue: String, due: Int, waiting: Int, running: Int, discarded: Int, failing: Int,
   dueSince: Timestamp?

@@ -1,7 +1,16 @@
 import Postgres
 package import Subscriptions
 
-/// The job queue: jobs are written in the commit of the data from which they follow.
+/// The job queue.
+///
+/// A job is written in the commit of the data from which it follows:
+///
+/// ```swift
+/// try await transaction.commit(with: [
+///   insertOrder,
+///   Job.insert(.expireOrder(order.id), runAt: now + lifetime, at: now),
+/// ])
+/// ```
 ///
 /// A worker whose lease expired can't change a job that another worker has claimed.
 package struct JobQueue: LedgerStore {
@@ -9,8 +18,9 @@ package struct JobQueue: LedgerStore {
 
   /// Claims due jobs and those with an expired lease, by priority and age.
   ///
-  /// - Parameter lease: Up to 128 times longer for a job with many attempts, which may crash
-  ///   workers.
+  /// - Parameter lease: The time after which other workers may claim the jobs. It is up to 128
+  ///   times longer for a job with many attempts, which may be the cause of its workers' crashes.
+  /// - Returns: The jobs by priority and age.
   package func claimJobs(
     limits: [Job.Queue: Int], worker: String, at now: Timestamp, lease: Duration
   ) async throws -> [Job] {
@@ -106,7 +116,10 @@ package struct JobQueue: LedgerStore {
 
   /// Extends the leases of one worker's jobs, and returns the IDs of those, without locked ones.
   ///
-  /// - Parameter limit: Later leases stay; nil: those that end later than the new end.
+  /// - Parameter limit: Leases that end then or later stay as they are; nil: those that end later
+  ///   than the new end.
+  /// - Returns: The IDs of the jobs whose leases were extended. One locked by another transaction
+  ///   may be missing.
   @discardableResult
   package func extendLeases(
     of jobs: [Job], until end: Timestamp, ifEndingBefore limit: Timestamp? = nil
@@ -163,7 +176,8 @@ package struct JobQueue: LedgerStore {
   ///
   /// A pending submission has no next attempt then; a notification gets the reason as its problem.
   ///
-  /// - Returns: False if it is completed, another worker's or was scheduled again.
+  /// - Parameter job: A job that is claimed, or was returned to its queue by its worker.
+  /// - Returns: False if it is completed, claimed by another worker or was scheduled again.
   package func discard(_ job: Job, because reason: String, at now: Timestamp) async throws -> Bool {
     let consequences: [SQL] =
       switch job.kind {

@@ -32,11 +32,16 @@ package struct LedgerReading: Hashable, Sendable {
   package var budgets: [String: Double] = [:]
 }
 
-/// The pool's connections by state; busy ones share round trips, a transaction leases its own.
+/// The connections of the pool by state, the round trips in flight, and those that wait for a
+/// connection.
+///
+/// Busy connections have shared round trips in flight; leased ones are reserved by a transaction.
 package typealias ConnectionReading = PoolReading
 
 extension Maintenance {
-  /// Reads all gauges in one round trip, within ``LedgerReading/deadline`` or a `PostgresError`.
+  /// Reads all gauges in one round trip.
+  ///
+  /// - Throws: `PostgresError`, after ``LedgerReading/deadline`` at the latest.
   package func reading(at now: Timestamp) async throws -> LedgerReading {
     let results = try await database.batch(Self.readings(at: now), deadline: LedgerReading.deadline)
     var reading = LedgerReading()

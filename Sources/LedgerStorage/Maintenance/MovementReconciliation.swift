@@ -5,7 +5,8 @@ package import Subscriptions
 // recording writes those of new entries, reconciliation those of a changed catalogue.
 
 extension Maintenance {
-  /// Brings movements and untyped holdings up to date with the catalogue; returns how many weren't.
+  /// Brings what depends on the catalogue up to date for some original transactions: movements, and
+  /// the holdings of which Apple reports no type.
   ///
   /// Most are current, so they are read without locks first, and only the others are locked.
   @discardableResult

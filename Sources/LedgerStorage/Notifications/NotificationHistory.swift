@@ -123,7 +123,10 @@ extension NotificationStore {
     return recorded
   }
 
-  /// Records a heartbeat, and schedules history comparisons if no server was alive for `pause`.
+  /// Records a server's heartbeat, and schedules comparisons with Apple's notification histories if
+  /// no server was alive for longer than `pause`, in one database transaction.
+  ///
+  /// With several servers, the latest heartbeat counts.
   package func beat(
     at now: Timestamp, longestPause pause: Duration,
     histories: [(bundleID: String, environment: Environment)]

@@ -16,7 +16,10 @@ package struct StoredOrder: Hashable, Sendable {
   /// The default time that an order waits for its payment.
   package static let lifetime: Duration = .days(7)
 
-  /// The order at a moment: expired if overdue, though a late charge still fulfils it.
+  /// The order at a moment: expired if it is open and overdue.
+  ///
+  /// Needs no job to have run. A late charge still fulfils the order, because the customer has
+  /// paid.
   package func answered(at now: Timestamp) -> StoredOrder {
     guard order.status == .open, now >= expiresAt else { return self }
     var expired = self
@@ -68,6 +71,12 @@ package struct OrderStore: LedgerStore {
   package let core: LedgerCore
 
   /// Opens an order and schedules its expiry, creating the account if necessary.
+  ///
+  /// ```swift
+  /// let order = try await ledger.orders.openOrder(
+  ///   accountID: "klara", productID: "pro.monthly", at: now)
+  /// // The app passes order.appAccountToken to StoreKit, and order.order.id with the receipt.
+  /// ```
   ///
   /// For a merged account, the order belongs to the account it was merged into.
   ///
@@ -137,7 +146,9 @@ package struct OrderStore: LedgerStore {
 
   /// Expires unpaid orders and publishes their events, in one commit.
   ///
-  /// - Returns: The jobs to run alone: a batch skips locked orders, for which it could deadlock.
+  /// - Parameter jobs: Jobs of kind `expire_order`, claimed by one worker.
+  /// - Returns: The jobs to run again one by one: a batch skips locked orders, because waiting for
+  ///   several locks could deadlock.
   package func expire(_ jobs: [Job], at now: Timestamp) async throws -> [Job] {
     var jobOf: [UUID: Job] = [:]
     for job in jobs { try jobOf[job.subjectID] = job }
@@ -191,7 +202,9 @@ package struct OrderStore: LedgerStore {
     return Dictionary(uniqueKeysWithValues: try rows.decode(UUID.self, AccountKey.self).map { $0 })
   }
 
-  /// Locks and reads an order, for ``orders(from:)``, or skips a locked one unless it `waits`.
+  /// Locks and reads an order, for ``orders(from:)``.
+  ///
+  /// - Parameter waits: Whether to wait for a locked order instead of skipping it.
   static func lock(order id: UUID, of account: AccountKey, waits: Bool = true) -> SQL {
     """
     SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order

@@ -138,7 +138,10 @@ package struct PollStore: LedgerStore {
     ]
   }
 
-  /// Ends a poll without a result; the next one is that of an expired subscription.
+  /// Ends a poll without a result, because Apple doesn't know the transaction or there is no
+  /// identifier to ask with.
+  ///
+  /// The next poll is scheduled as for an expired subscription.
   package func passOver(_ job: Job, because reason: String, at now: Timestamp) async throws {
     let line = try job.originalTransaction
     try await database.withTransaction { transaction in
@@ -237,9 +240,13 @@ package struct PollTarget: Hashable, Sendable {
 
   /// Stores the source for the original transactions of verified evidence.
   ///
-  /// The latest receipt replaces an earlier one, unless its sender does not own the latest charge
-  /// (`others`): the owner's must remain when another sender is erased. Without one the stored one
-  /// stays. The original transactions are locked, so that recordings can't deadlock.
+  /// The latest receipt replaces an earlier one, unless its sender does not own the latest charge:
+  /// the owner's receipt must remain when another account that submitted one is erased. Evidence
+  /// without a receipt keeps the stored one. The original transactions are already locked, so
+  /// concurrent recordings can't deadlock here.
+  ///
+  /// - Parameter others: Original transactions whose latest charge the receipt's sender doesn't
+  ///   own.
   func upsert(for evidence: [Evidence], ofOthers others: Set<OriginalTransactionKey> = []) -> [SQL]
   {
     let lines = Set(evidence.map(\.line)).sorted()

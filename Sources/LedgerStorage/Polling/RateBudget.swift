@@ -90,7 +90,9 @@ package final class BudgetPortions: Sendable {
 
   package init(_ polls: PollStore) { self.polls = polls }
 
-  /// Spends up to `count` requests, of a new portion if none are left; 0: the budget is used up.
+  /// Spends requests, of a new portion if none are left.
+  ///
+  /// - Returns: The number, at most `count`; 0: the budget is used up.
   package func spend(upTo count: Int, of budget: AppleBudget, at now: Timestamp) async throws -> Int
   {
     let spent = spendLeft(upTo: count, of: budget, at: now)

@@ -43,8 +43,10 @@ package struct SchemaDistributor: Sendable {
     return try await Self.tables(database).contains { $0.placed != nil }
   }
 
-  /// Distributes the tables that are not yet, and functions and views; throws
-  /// ``DistributionError``.
+  /// Distributes every table that is not distributed yet, and the functions and views that read
+  /// tables.
+  ///
+  /// - Throws: ``DistributionError``.
   package func distribute() async throws -> Outcome {
     try await requireCitus()
     try await requireRoles()
@@ -87,7 +89,10 @@ package struct SchemaDistributor: Sendable {
     guard nodes == 0 || coordinators > 0 else { throw DistributionError.coordinatorUnknown }
   }
 
-  /// Checks that Citus knows the schema's roles, which an object of this database must depend on.
+  /// Checks that Citus knows the roles that own and use the schema, which it names on the nodes.
+  ///
+  /// It knows only roles that an object of this database depends on, not those created in another
+  /// database.
   ///
   /// To be called before the schema is made on a Citus, which fails otherwise.
   ///
@@ -359,7 +364,7 @@ extension SchemaDistributor {
 
   /// Claims jobs and runs each report and view once, rolled back, and returns the failures.
   ///
-  /// Long answers are not failures.
+  /// - Returns: The failures, with their messages. Long answers are not failures.
   package func tryStatements(at now: Timestamp) async throws -> [String: String] {
     var refused = try await tryReports()
     let queues = Dictionary(uniqueKeysWithValues: Job.Queue.allCases.map { ($0, 1) })

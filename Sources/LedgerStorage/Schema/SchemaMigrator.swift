@@ -250,9 +250,12 @@ package struct SchemaMigrator: Sendable {
 }
 
 extension SchemaMigrator {
-  /// Grants the group roles their privileges, and returns the roles that don't exist.
+  /// Grants the group roles their privileges where they are missing.
   ///
-  /// An owner who can't create roles makes a schema without them; they can come later.
+  /// An owner without the right to create roles makes a schema without them; they can be created
+  /// later.
+  ///
+  /// - Returns: The roles that don't exist.
   package func grantPrivileges() async throws -> [String] {
     let before = try await roles()
     guard before.contains(where: { $0.isEquipped != true }) else { return [] }

@@ -61,8 +61,10 @@ package final class PrometheusRegistry: Sendable {
 
   // MARK: Reading
 
-  /// The metrics in Prometheus' text format, with the values read from the database unless the read
-  /// failed, because old ones would be wrong.
+  /// The metrics in Prometheus' text format.
+  ///
+  /// - Parameter withReadings: Whether to include the values read from the database; false if the
+  ///   read failed, because old values would be wrong.
   package func exposition(withReadings: Bool = true) -> String {
     let series = state.withLock(\.series)
     var writer = ExpositionWriter()

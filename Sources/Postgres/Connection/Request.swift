@@ -50,8 +50,9 @@ final class Request {
   /// Whether the caller has a result already; the server's is then dropped.
   var isAnswered: Bool { completion == nil }
 
-  /// Takes the caller's continuation and starts the timeout; false, and completed, if the task was
-  /// cancelled before.
+  /// Takes the caller's continuation and starts the timeout.
+  ///
+  /// - Returns: False if the task was cancelled before; the request is completed then.
   func accept(
     _ completion: Completion, now: ContinuousClock.Instant,
     countedIn roundTrips: PoolMetrics.RoundTrips? = nil

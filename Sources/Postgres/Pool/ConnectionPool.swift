@@ -11,6 +11,7 @@ import Tracing
 /// try await pool.execute("DELETE FROM reading WHERE sensor = \(sensor)")
 /// await pool.close()
 /// ```
+///
 /// Statements outside of transactions share connections: many are in flight on each at once, in
 /// libpq's pipeline mode, and a failing statement does not affect the others. A transaction has a
 /// connection to itself. Connections are opened when first needed and reopened when lost; no
@@ -36,8 +37,11 @@ package final class ConnectionPool: StatementRunner {
 
   deinit { PostgresLoop.submit { [driver] in driver.closeNow() } }
 
-  /// Sends statements together, as one implicit transaction of the database's default isolation
-  /// level, and again if a level stricter than read committed rejects them.
+  /// Sends statements together, as one implicit transaction.
+  ///
+  /// The transaction has the database's default isolation level. At a level stricter than read
+  /// committed, the server can reject statements because of concurrent ones; they are then sent
+  /// again.
   package func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows] {
     guard !statements.isEmpty else { return [] }
     var attempt = 1
@@ -90,8 +94,9 @@ package final class ConnectionPool: StatementRunner {
     try await withConnection { try await $0.runScript(text, deadline: deadline) }
   }
 
-  /// Stops accepting requests, waits for those in flight, which fail after `limit`, and closes all
-  /// connections.
+  /// Stops accepting requests, waits for those in flight and closes all connections.
+  ///
+  /// - Parameter limit: Requests that have not finished by then fail.
   package func close(within limit: Duration = .seconds(10)) async {
     await driver.close(within: limit)
   }
@@ -184,7 +189,10 @@ package protocol StatementRunner: Sendable {
   /// Sends statements, none of them COPY, in one round trip, and returns the rows of each; either
   /// all take effect or none.
   ///
-  /// - Parameter deadline: The server's time limit; the pool's setting if nil.
+  /// - Parameters:
+  ///   - statements: No COPY.
+  ///   - deadline: The server's time limit; the pool's setting if nil.
+  /// - Returns: The rows of each statement, in order.
   func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows]
 }
 

@@ -184,8 +184,11 @@ struct Backoff {
   /// Transactions that collide are short.
   static let retrying = Backoff(first: .milliseconds(5), longest: .milliseconds(500))
 
-  /// Computes a delay after `attempt` earlier failures, half of it fixed and half scaled by
-  /// `jitter`, from 0 to 1.
+  /// Computes a delay, at least half of it fixed.
+  ///
+  /// - Parameters:
+  ///   - attempt: The number of failures before the last one.
+  ///   - jitter: From 0 to 1; scales the other half.
   func delay(attempt: Int, jitter: Double) -> Duration {
     let doubled = first * Double(1 << min(attempt, 16))
     return min(doubled, longest) * (0.5 + jitter / 2)

@@ -105,9 +105,12 @@ extension OriginalTransaction {
   /// clock that was ahead once moves all later entries of an original transaction.
   private static let recordingTolerance: Duration = .days(2)
 
-  /// The holdings that can still matter at or after `moment`, the recording date of the last entry,
-  /// by date: without those that ended over two days before, if the same account holds the same
-  /// product of the same original transaction for longer.
+  /// The holdings that can still matter at or after `moment`, by date: without those that ended
+  /// over two days before, if the same account holds the same product of the same original
+  /// transaction for longer.
+  ///
+  /// - Parameter moment: The recording date of the last entry, so that the result depends on the
+  ///   entries alone.
   package func holdings(_ rule: OwnershipRule, asOf moment: Timestamp)
     -> [(account: AccountKey, holding: Holding)]
   {
@@ -249,7 +252,8 @@ struct OriginalTransactionEntitlements {
   private let parts: [Part]
   private let moment: Timestamp
 
-  /// Products that are not in the catalogue grant nothing yet, and consumables never do.
+  /// - Parameter holdings: Products that are not in the catalogue grant nothing yet, and
+  ///   consumables never do.
   init(_ holdings: [Holding], in catalogue: Catalogue, at moment: Timestamp) {
     self.moment = moment
     parts = holdings.compactMap { holding in

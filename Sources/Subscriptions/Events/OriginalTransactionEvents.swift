@@ -15,7 +15,10 @@ package struct OriginalTransactionEvents: Sendable {
   }
 
   /// Events about charges, owners and revocations, then about the binding and the next renewal, in
-  /// the order of publishing, without a moved binding's current entitlements.
+  /// the order of publishing.
+  ///
+  /// A moved binding's current entitlements are added later: they depend on all original
+  /// transactions.
   package func events(at now: Timestamp) -> [LedgerEvent] {
     guard !entries.isEmpty else { return [] }
     let items =
@@ -254,11 +257,15 @@ struct RenewalOutlook: Hashable, Sendable {
 }
 
 package enum EntitlementEvents {
-  /// Compares the published entitlements of an account, by their ends of access, with the current
-  /// ones; returns the events by name, and the new published state.
+  /// Compares the published entitlements of an account with the current ones.
   ///
   /// Access whose published end has passed is reported as expired at that end, even if there is
   /// access again by now.
+  ///
+  /// - Parameters:
+  ///   - published: The end of access of each entitlement that events have reported as active; nil:
+  ///     never.
+  /// - Returns: The events by the entitlements' names, and the new published state.
   package static func events(
     for account: AccountKey, published: [ExactText: Timestamp?], now entitlements: [Entitlement],
     at now: Timestamp

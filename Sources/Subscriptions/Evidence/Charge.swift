@@ -1,7 +1,10 @@
 package import struct Foundation.UUID
 
-/// A payment by the customer, under the `transaction_id` recorded first; a restore or another
-/// device can report it under others, its aliases, never owned, counted or delivered again.
+/// A payment by the customer: usually one transaction, but a restore or another device can report
+/// it under another `transaction_id`.
+///
+/// The first one recorded names the charge; the others are its aliases, never owned, granted,
+/// counted or delivered a second time.
 package struct Charge: Hashable, Sendable {
   package typealias ID = TransactionKey
 

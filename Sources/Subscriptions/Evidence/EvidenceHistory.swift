@@ -113,8 +113,9 @@ package struct EvidenceHistory: Sendable {
     erasures[account].map { $0 <= moment } ?? false
   }
 
-  /// The account that an account was merged into, transitively, by `moment` or (nil) by now; itself
-  /// if it never was.
+  /// The account that an account was merged into, transitively; itself if it never was.
+  ///
+  /// - Parameter moment: Only merges until then count; nil: all.
   func successor(of account: AccountKey, asOf moment: Timestamp? = nil) -> AccountKey {
     var account = account
     // Merges never form a circle; the bound protects against one all the same.

@@ -2,6 +2,11 @@
 ///
 /// Everything enters through `record`, which appends entries and applies them: applying the same
 /// entries again gives the same value.
+///
+/// ```swift
+/// var line = OriginalTransaction(members: [id])
+/// let (entries, rule) = line.record(evidence, actions: claims, at: now)
+/// ```
 package struct OriginalTransaction: Sendable {
   /// Without repetitions.
   package private(set) var history = EvidenceHistory()

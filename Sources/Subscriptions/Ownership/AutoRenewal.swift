@@ -11,8 +11,9 @@ package struct AutoRenewal {
     course = RenewalForecast(history, charges: charges, constants: constants)
   }
 
-  /// Finds who was renewing when the charge at `position` was made, by the `owner` of an earlier
-  /// one.
+  /// Finds who was renewing when the charge at `position` was made.
+  ///
+  /// - Parameter owner: The owner of an earlier charge as of a moment.
   package func evidence(
     forChargeAt position: Int, owner: (_ position: Int, _ asOf: Timestamp) -> AccountKey?
   ) -> RenewalEvidence {

@@ -1,5 +1,8 @@
-/// The charges that a submission claims: a receipt lists everything that an Apple Account ever
-/// bought, in no order and perhaps for other accounts, all of which is recorded.
+/// The charges of a submission that it claims.
+///
+/// A receipt lists everything that an Apple Account ever bought, in no order, and some of it may
+/// belong to other accounts. All of it is recorded; only the purchases that the submission can be
+/// about are claimed.
 package enum ClaimSelection: Hashable, Sendable {
   /// The transaction that the app names.
   case transaction(TransactionID)
@@ -9,8 +12,9 @@ package enum ClaimSelection: Hashable, Sendable {
   /// Signed transactions, which are sent one by one.
   case submitted
 
-  /// Selects from the merged records of a submission, by purchase date; never purchases after its
-  /// arrival, by Apple's clock, however late Apple verifies it.
+  /// Selects from the merged records of a submission, by purchase date; never purchases after it
+  /// was received, however late Apple verifies it.
+  /// - Parameter receivedAt: The arrival of the submission, by Apple's clock.
   package func select(
     from records: [TransactionRecord], receivedAt: Timestamp, catalogue: Catalogue
   ) -> [TransactionRecord] {

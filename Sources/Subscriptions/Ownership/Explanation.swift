@@ -57,8 +57,9 @@ package struct Explanation {
     }
   }
 
-  /// Why the charge continues no account's subscription, without transactions and dates; `previous`
-  /// is the owner of the charge before, if any.
+  /// Why the charge continues no account's subscription, without transactions and dates.
+  ///
+  /// - Parameter previous: The owner of the charge before, if any.
   package func lapse(of previous: String?) -> String? {
     let autoRenew = previous.map { "\($0)'s auto-renew" } ?? "auto-renew"
     return switch decision.renewal.reason {

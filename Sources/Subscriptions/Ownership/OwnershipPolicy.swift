@@ -9,18 +9,37 @@ package enum OwnershipPolicy: Hashable, Sendable {
   /// The present rule without its exception for orders: what was switched off and on again stays
   /// with its subscriber until it lapses.
   case untilItLapses
-  /// RevenueCat's "keep with original App User ID": the first account that submitted the original
-  /// transaction, unless it was erased by then.
+  /// RevenueCat's "keep with original App User ID".
+  ///
+  /// | # | when | owner |
+  /// | --- | --- | --- |
+  /// | 1 | an account submitted the original transaction | the first, unless erased by then |
+  /// | 2 | otherwise | none |
   case firstOwnerKeeps
-  /// RevenueCat's "transfer to new App User ID": the latest account that submitted the original
-  /// transaction, for all its charges; repeated submissions of one transaction count once.
+  /// RevenueCat's "transfer to new App User ID".
+  ///
+  /// | # | when | owner |
+  /// | --- | --- | --- |
+  /// | 1 | an account submitted the original transaction | the latest, of all its charges |
+  /// | 2 | otherwise | none |
+  ///
+  /// An account's repeated submissions of one transaction count once: the ledger records no more.
   case latestSubmitterTakes
-  /// StoreKit 2's `appAccountToken` alone: the account to which the charge's token was issued,
-  /// unless it was erased by then.
+  /// StoreKit 2's `appAccountToken` alone.
+  ///
+  /// | # | when | owner |
+  /// | --- | --- | --- |
+  /// | 1 | the charge carries a token that was issued to an account | it, unless erased by then |
+  /// | 2 | otherwise | none |
   case tokenDecides
   /// Every account that submitted an original transaction owns all of it.
   case shared
 
+  ///
+  /// | # | when | owner |
+  /// | --- | --- | --- |
+  /// | 1 | accounts submitted the original transaction | each of them |
+  /// | 2 | otherwise | none |
   /// All policies, the present rule with its own constants.
   package static let all: [OwnershipPolicy] = [
     .presentRule(.standard), .untilItLapses, .firstOwnerKeeps, .latestSubmitterTakes,

@@ -5,7 +5,8 @@ package struct OwnershipPreview: Sendable {
   /// The decision if Apple renewed now, without a claim.
   package let renewal: Decision
 
-  /// Takes the original transaction as recorded; without charges the buyer owns everything.
+  /// - Parameter line: The original transaction as recorded; without charges the buyer owns
+  ///   everything.
   package init(
     of line: OriginalTransaction, account: AccountKey, id: OriginalTransactionKey, at now: Timestamp
   ) {

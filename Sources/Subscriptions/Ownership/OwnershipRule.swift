@@ -3,7 +3,13 @@
 /// > A charge goes to the account that is still actively auto-renewing on that
 /// > original_transaction_id. If there is none, it goes to the account that submitted it.
 ///
-/// The result is a pure function of Apple's evidence as a set and of people's actions in order:
+/// ```swift
+/// let rule = OwnershipRule(history)
+/// for (charge, decision) in zip(rule.charges, rule.decisions) { print(charge.id, decision.owner) }
+/// ```
+///
+/// The result is a pure function of Apple's evidence as a set and of people's actions in order, so
+/// the order in which evidence arrives does not matter:
 /// - The decision table runs without claims over all charges by date.
 /// - Each claim in order settles its charge, and the unsettled charges that depend on it are
 ///   decided again. Later claims never change a settled owner. An import's override is applied

@@ -163,8 +163,10 @@ private struct DigitReader {
 }
 
 extension Duration {
-  /// The length in its two largest units, such as `6 d 3 h`, without the sign; if rough, without
-  /// hours next to a hundred days and seconds next to minutes.
+  /// The length in its two largest units, such as `6 d 3 h`, without the sign.
+  ///
+  /// - Parameter isRough: Whether to omit a small unit next to a large one: hours next to a
+  ///   hundred days, seconds next to minutes.
   package func words(isRough: Bool = false) -> String {
     let units: [(name: String, seconds: UInt64)] = [
       ("d", 86_400), ("h", 3600), ("min", 60), ("s", 1),

@@ -69,8 +69,9 @@ struct ComparisonRun {
   let isOfAll: Bool
   var printer: DifferencePrinter
 
-  /// Compares the file a batch of accounts at a time and prints the differences; returns whether
-  /// every row was read and none differs.
+  /// Compares the file a batch of accounts at a time and prints the differences.
+  ///
+  /// - Returns: Whether every row was read and none differs.
   mutating func run() async throws -> Bool {
     var (batch, lines, faults): ([[PublishedAccess]], Int, Int) = ([], 0, 0)
     // Hashes, so that a file of many millions needs little memory.

@@ -144,8 +144,9 @@ final class ErrorFile {
   let path: String
   private var file: FileHandle?
 
-  /// Removes a regular file of an earlier run, not devices, pipes and links; throws ``FileFault``
-  /// if `path` is the input file.
+  /// Removes a regular file of an earlier run; devices, pipes and links stay.
+  ///
+  /// - Throws: ``FileFault`` if `path` is the input file.
   init(path: String, besides input: String) throws {
     self.path = path
     let (file, other) = (URL(filePath: path), URL(filePath: input))
