@@ -164,11 +164,7 @@ struct EndedCharges: Sendable {
   private let originals: [OriginalTransactionKey: RecordedOriginalTransaction]
 
   init(of entitlements: [Entitlement], in ledger: Ledger) async throws {
-    var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
-    for original in try await ledger.ownership.originals(of: Set(entitlements.compactMap(\.line))) {
-      for line in original.line.heads.keys { originals[line] = original }
-    }
-    self.originals = originals
+    originals = try await ledger.ownership.originals(of: Set(entitlements.compactMap(\.line)))
   }
 
   fileprivate typealias Found = (

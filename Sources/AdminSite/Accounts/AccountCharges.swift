@@ -65,7 +65,7 @@ struct AccountCharges: Sendable {
     let wanted =
       owned.shown + claimed.shown + unclaimed.shown
       + owned.all.filter { lanes.contains($0.id.line) }
-    let originals = try await Self.originals(of: wanted.map(\.id), in: ledger)
+    let originals = try await ledger.ownership.originals(of: Set(wanted.map(\.id.line)))
     shown = try await Self.read(wanted.map(\.id), in: originals, ledger, catalogue)
     troubles = Dictionary(
       uniqueKeysWithValues: lanes.map { line in
@@ -78,16 +78,6 @@ struct AccountCharges: Sendable {
         }
         return (line, (spans ?? []).compactMap(TimelineLayout.Span.init))
       })
-  }
-
-  private static func originals(of charges: [Charge.ID], in ledger: Ledger) async throws
-    -> [OriginalTransactionKey: RecordedOriginalTransaction]
-  {
-    var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
-    for original in try await ledger.ownership.originals(of: Set(charges.map(\.line))) {
-      for line in original.line.heads.keys { originals[line] = original }
-    }
-    return originals
   }
 
   private static func read(

@@ -110,14 +110,13 @@ private struct AccountTables: Sendable {
   var hashes: [OriginalTransactionKey: [Int: String]] = [:]
 
   init(of keys: [AccountKey], in transaction: Transaction) async throws {
-    func byOwner(_ rows: [Row]) -> Rows { Dictionary(grouping: rows) { AccountID($0.owner) } }
-    func rows(_ view: String, _ owner: String, _ condition: SQL) -> Query<[Row]> {
+    func rows(_ view: String, _ owner: String, _ condition: SQL) -> Query<Rows> {
       Query(
         """
         SELECT \(unescaped: owner)::text, row_id, body::text FROM tenure.\(unescaped: view)
         WHERE \(condition)
         """
-      ) { try $0.decode(into: Row.init) }
+      ) { Dictionary(grouping: try $0.decode(into: Row.init)) { AccountID($0.owner) } }
     }
     let isOfKeys: SQL = "account_key = ANY(\(keys))"
     let hasCommon = keys.contains(AccountChain.common)
@@ -147,9 +146,8 @@ private struct AccountTables: Sendable {
     self.entries = Dictionary(grouping: entries, by: \.account)
     for account in accounts { self.accounts[account.key] = account }
     self.rows = [
-      "account": byOwner(first.0), "purchase_order": byOwner(first.1),
-      "submission": byOwner(first.2), "administrator_action": byOwner(first.3),
-      "product": byOwner(first.4),
+      "account": first.0, "purchase_order": first.1, "submission": first.2,
+      "administrator_action": first.3, "product": first.4,
     ]
 
     let names = accounts.map(\.id)
@@ -160,7 +158,9 @@ private struct AccountTables: Sendable {
     let lines = Set(entries.flatMap(\.heads).map(\.line.originalTransactionID)).sorted()
     let grants = try await transaction.read(
       rows("sealed_grant", "account_id", "account_id = ANY(\(names))"))
-    let ids = (first.1 + grants).compactMap { UUID(uuidString: $0.id) }
+    let ids = [first.1, grants].flatMap { $0.values.joined() }.compactMap {
+      UUID(uuidString: $0.id)
+    }
     let (deliveries, named, holders, orders, given, hashes) = try await transaction.read(
       Query(
         """
@@ -200,7 +200,7 @@ private struct AccountTables: Sendable {
           AND original_transaction_id = ANY(\(lines))
         """
       ) { try $0.decode(OriginalTransactionKey.self, Int.self, [UInt8].self) })
-    self.rows["account_grant"] = byOwner(grants)
+    self.rows["account_grant"] = grants
     self.deliveries = Dictionary(deliveries) { first, _ in first }
     for (id, key, token, into) in named { self.named[AccountID(id)] = (key, token, into) }
     for (token, key) in holders { self.holders[token] = key }

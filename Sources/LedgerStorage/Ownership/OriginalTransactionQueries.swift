@@ -29,19 +29,20 @@ package struct OwnershipStore: LedgerStore {
     }
   }
 
-  /// Reads original transactions, linked ones once; those without entries are left out.
+  /// Reads original transactions, by the IDs of all that Apple links; those without entries are left
+  /// out.
   package func originals(of ids: Set<OriginalTransactionKey>) async throws
-    -> [RecordedOriginalTransaction]
+    -> [OriginalTransactionKey: RecordedOriginalTransaction]
   {
-    guard !ids.isEmpty else { return [] }
+    guard !ids.isEmpty else { return [:] }
     return try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {
       transaction in
       var reader = OriginalTransactionReader(isLocking: false)
       try await reader.read(ids, in: transaction)
-      var originals: [RecordedOriginalTransaction] = []
+      var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
       for stored in reader.originals {
-        originals.append(
-          try await recorded(stored, as: stored.line, claimant: nil, in: transaction))
+        let original = try await recorded(stored, as: stored.line, claimant: nil, in: transaction)
+        for id in stored.members.keys { originals[id] = original }
       }
       return originals
     }
