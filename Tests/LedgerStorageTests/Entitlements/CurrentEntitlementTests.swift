@@ -152,7 +152,7 @@ struct CurrentEntitlementTests {
         pg_temp.one(NULL, NULL, NULL, NULL, 'auto_renewable', 'non_consumable') AS product_type,
         pg_temp.one('normal', 'trial') AS period_type,
         random() * 16 - 12 AS starts, random() * 14 AS ends, random() * 20 AS revoked,
-        random() * 24 AS superseded, random() * 24 AS moved, random() AS renews,
+        random() * 24 AS superseded, random() * 10 AS moved, random() AS renews,
         pg_temp.one(NULL, 'undisturbed', 'undisturbed', 'grace_period', 'billing_retry', 'expired')
           AS phase,
         random() * 12 - 6 AS grace, random() AS failed, random() AS near,
