@@ -929,11 +929,6 @@ CREATE TABLE store_transaction (
 );
 COMMENT ON TABLE store_transaction IS
     'Projection: transactions and the decisions on their charges. [by original_transaction_id]';
--- Decisions and corrections by date, for reports; not on the hot path.
-CREATE INDEX store_transaction_by_decision
-    ON store_transaction (environment, decided_at) WHERE rule IS NOT NULL;
-CREATE INDEX store_transaction_corrected
-    ON store_transaction (environment, corrected_at) WHERE corrected_at IS NOT NULL;
 -- When unclaimed charges were first seen, and when they end.
 CREATE INDEX store_transaction_unclaimed
     ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
@@ -942,14 +937,6 @@ CREATE INDEX store_transaction_unclaimed
 CREATE INDEX store_transaction_unclaimed_by_date
     ON store_transaction (environment, coalesce(expires_at <= recorded_at, false), charged_at)
     WHERE rule IS NOT NULL AND owner_account_key IS NULL;
--- For reports as of a moment before the delivery.
-CREATE INDEX store_transaction_delivered
-    ON store_transaction (environment, delivered_at) WHERE delivered_at IS NOT NULL;
--- Revocations that Apple reported for an alias: few.
-CREATE INDEX store_transaction_revoked_alias
-    ON store_transaction (environment, charge_original_transaction_id, charge_transaction_id,
-        charge_product_id)
-    WHERE rule IS NULL AND revoked_at IS NOT NULL;
 -- Charges with orders, for reports.
 CREATE INDEX store_transaction_ordered
     ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
@@ -1528,6 +1515,9 @@ COMMENT ON TABLE movement IS
 CREATE INDEX movement_by_time ON movement (kind, environment, at);
 CREATE INDEX movement_by_origin ON movement (kind, environment, origin_at)
     WHERE kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost');
+CREATE INDEX movement_decided ON movement (environment, decided_at) WHERE decided_at IS NOT NULL;
+CREATE INDEX movement_corrected ON movement (environment, corrected_at)
+    WHERE corrected_at IS NOT NULL;
 CREATE INDEX movement_refunded
     ON movement (environment, charge_original_transaction_id, transaction_id, product_id)
     WHERE kind = 'refunded';
@@ -1569,22 +1559,27 @@ COMMENT ON FUNCTION movement_cohort IS
     'The day (basis origin) or month (cohort) that a movement goes back to; -infinity for basis at.';
 
 -- The days under which a movement is summed up: its own ('at'); also the day that it goes back to,
--- if a report asks for that ('origin'); and for paid subscriptions also the month of the first
--- payment ('cohort'). movement_day uses the days of UTC.
+-- if a report asks for that ('origin'); for paid subscriptions also the month of the first payment
+-- ('cohort'); and for charges also the days on which their owner was decided and corrected, by rule.
+-- movement_day uses the days of UTC.
 CREATE OR REPLACE FUNCTION movement_basis(
-    kind text, at timestamptz, origin_at timestamptz, cause text, mrr_twelfths bigint,
-    time_zone text DEFAULT 'UTC')
+    kind text, at timestamptz, origin_at timestamptz, cause text, mrr_twelfths bigint, rule text,
+    decided_at timestamptz, corrected_at timestamptz)
 RETURNS TABLE (basis text, day date, cohort date, summed_cause text)
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 BEGIN ATOMIC
-    SELECT b.basis, (at AT TIME ZONE time_zone)::date, movement_cohort(b.basis, origin_at, time_zone),
-        movement_summed_cause(kind, cause, mrr_twelfths)
-    FROM (VALUES ('at'), ('origin'), ('cohort')) AS b (basis)
-    WHERE b.basis = 'at'
-        OR b.basis = 'origin'
-            AND kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost')
-        OR b.basis = 'cohort'
-            AND kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced');
+    SELECT b.basis, (b.at AT TIME ZONE 'UTC')::date, movement_cohort(b.basis, origin_at, 'UTC'),
+        CASE WHEN b.basis IN ('decided', 'corrected') THEN rule
+            ELSE movement_summed_cause(kind, cause, mrr_twelfths) END
+    FROM (VALUES ('at', at), ('origin', at), ('cohort', at), ('decided', decided_at),
+        ('corrected', corrected_at)) AS b (basis, at)
+    WHERE CASE b.basis
+        WHEN 'origin'
+            THEN kind IN ('refunded', 'trial_ended', 'billing_recovered', 'billing_lost')
+        WHEN 'cohort'
+            THEN kind IN ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced')
+        ELSE b.at IS NOT NULL
+    END;
 END;
 
 -- A change of movements that is not in movement_day yet, referred to by the movements that it added
@@ -1603,7 +1598,8 @@ COMMENT ON TABLE movement_change IS
 -- Sums over the movements known now. A job rolls up the changes into it.
 CREATE TABLE movement_day (
     environment       text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    basis             text   NOT NULL CHECK (basis IN ('at', 'origin', 'cohort')),
+    basis             text   NOT NULL CHECK (basis IN
+        ('at', 'origin', 'cohort', 'decided', 'corrected')),
     kind              text   NOT NULL,
     day               date   NOT NULL,
     cohort            date   NOT NULL,
@@ -1618,75 +1614,10 @@ CREATE TABLE movement_day (
     mrr_twelfths      bigint NOT NULL,
     PRIMARY KEY (environment, basis, kind, day, cohort, cause, product_id, ownership_type,
         period_type, currency, price_source),
-    CONSTRAINT movement_day_cohort CHECK ((basis = 'at') = (cohort = '-infinity'))
+    CONSTRAINT movement_day_cohort CHECK (
+        (basis IN ('origin', 'cohort')) = (cohort <> '-infinity'))
 );
 COMMENT ON TABLE movement_day IS 'Projection: daily sums of movements. [local]';
-
--- The counts of a charge besides movements, by day of UTC: decided and corrected by a rule; paid
--- without an order; and not delivered, of ordered products, consumables, and products of unknown
--- type.
-CREATE OR REPLACE FUNCTION charge_basis(
-    rule text, decided_at timestamptz, corrected_at timestamptz, charged_at timestamptz, kind text,
-    product_type text, ownership_type text, is_owned boolean, is_revoked boolean,
-    is_ordered boolean, is_delivered boolean)
-RETURNS TABLE (measure text, day date, cause text)
-LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 2
-BEGIN ATOMIC
-    SELECT b.measure, (b.at AT TIME ZONE 'UTC')::date, b.cause
-    FROM (VALUES
-        ('decided', decided_at, rule, rule IS NOT NULL),
-        ('corrected', corrected_at, rule, rule IS NOT NULL AND corrected_at IS NOT NULL),
-        ('paid_without_order', charged_at, '',
-            is_owned AND ownership_type = 'purchased' AND NOT is_ordered AND kind <> 'renewal'),
-        ('not_delivered', charged_at,
-            CASE WHEN is_ordered THEN 'ordered' ELSE coalesce(product_type, 'unknown') END,
-            is_owned AND ownership_type = 'purchased' AND NOT is_revoked AND NOT is_delivered
-                AND (is_ordered OR coalesce(product_type, 'consumable') = 'consumable'))
-    ) AS b (measure, at, cause, is_counted)
-    WHERE b.is_counted;
-END;
-
--- A changed charge that is not in charge_day yet. Written with the row of store_transaction, so
--- that the sums and these rows together are always the sums over store_transaction. Only changes
--- that reports count are written.
-CREATE TABLE charge_change (
-    change_id               bigint      NOT NULL GENERATED ALWAYS AS IDENTITY,
-    environment             text        NOT NULL,
-    original_transaction_id text        NOT NULL,
-    -- 1: the new values; -1: the old ones.
-    number                  smallint    NOT NULL,
-    -- As in store_transaction.
-    product_id              text        NOT NULL,
-    rule                    text        NOT NULL,
-    decided_at              timestamptz NOT NULL,
-    corrected_at            timestamptz,
-    charged_at              timestamptz NOT NULL,
-    -- 'renewal' also if Apple reports none and the decision's reason is an automatic renewal.
-    kind                    text        NOT NULL,
-    product_type            text,
-    ownership_type          text        NOT NULL,
-    is_owned                boolean     NOT NULL,
-    is_revoked              boolean     NOT NULL,
-    is_ordered              boolean     NOT NULL,
-    is_delivered            boolean     NOT NULL,
-    PRIMARY KEY (original_transaction_id, change_id)
-);
-COMMENT ON TABLE charge_change IS
-    'Changes of charges that are not rolled up yet. [by original_transaction_id]';
-
--- Sums over store_transaction. A job rolls up the changes into it.
-CREATE TABLE charge_day (
-    environment    text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    measure        text   NOT NULL CHECK (measure IN
-        ('decided', 'corrected', 'paid_without_order', 'not_delivered')),
-    day            date   NOT NULL,
-    cause          text   NOT NULL,
-    product_id     text   NOT NULL,
-    ownership_type text   NOT NULL,
-    number         bigint NOT NULL,
-    PRIMARY KEY (environment, measure, day, cause, product_id, ownership_type)
-);
-COMMENT ON TABLE charge_day IS 'Projection: daily sums of charges. [local]';
 
 -- Exchange rates to the operator's currency, from a day on: sums across currencies need them. A
 -- rate is corrected by another row for the same day; the earlier one stays for reports as of then.
@@ -2084,8 +2015,7 @@ BEGIN
             ON store_transaction, renewal_status, ownership_action, original_transaction_link,
                 charge_lookup, account_original_transaction, holding, published_entitlement,
                 account, account_grant, purchase_order, consumption_consent, imported_source,
-                account_change, admin_session, event, job, webhook_delivery, movement_change,
-                charge_change
+                account_change, admin_session, event, job, webhook_delivery, movement_change
             TO tenure_program;
         -- What is recorded stays: only what changes in the life of a row may be updated.
         GRANT UPDATE (published_at, merged_into_key, label, email) ON account TO tenure_program;
@@ -2118,7 +2048,6 @@ BEGIN
         GRANT UPDATE (everybody, account_ids) ON sandbox_access TO tenure_program;
         GRANT UPDATE (known_until, closed_by) ON movement TO tenure_program;
         GRANT UPDATE (number, amount_milliunits, mrr_twelfths) ON movement_day TO tenure_program;
-        GRANT UPDATE (number) ON charge_day TO tenure_program;
         GRANT UPDATE (bundle_id, receipt_submission_id, receipt_notification_id)
             ON poll_target TO tenure_program;
         GRANT UPDATE (account_key, transaction_id, receipt_data) ON imported_source TO tenure_program;

@@ -224,9 +224,11 @@ extension AuditedOriginalTransaction {
       stored: nothing, line: replayed, rule: rule, entries: entries,
       holdings: HoldingChange(from: nothing, to: replayed, rule, by: entries.map(\.entry))
         .leavingOut(by: catalogue),
-      names: names, catalogue: nil, written: stored)
+      names: names, catalogue: nil)
     return members.flatMap(clear)
-      + stored.rows.keys.filter { replayed.history[$0] == nil }.sorted().map(ChargeSums.deletion)
+      + stored.rows.keys.filter { replayed.history[$0] == nil }.sorted().map {
+        "DELETE FROM tenure.store_transaction WHERE \($0.condition)"
+      }
       + TransactionLookup(replayed.history.transactions).inserts
       + (try writes.projections(heads: stored.members.mapValues(\.head)))
       + movements.flatMap { $0.statements(at: stored.movementChange(at: now)) }

@@ -103,36 +103,20 @@ extension Maintenance {
     for line in try await orphanedMovements() {
       audit.report(.projection, line, "movements without an original transaction")
     }
-    try await checkSums(
-      "sums",
+    let differing = try await database.query(
       """
-      SELECT count(*) OVER (), environment, kind, basis, day::text, product_id,
-        CASE WHEN currency <> '' THEN ' in ' || currency ELSE '' END
+      SELECT count(*) OVER (), environment, kind, basis, day::text, product_id, currency
       FROM (\(Self.differingSums)) AS sum
       ORDER BY environment, basis, kind, day, product_id, currency LIMIT \(Self.reportedSums)
-      """, &audit)
-    try await checkSums(
-      "sums of charges",
-      """
-      SELECT count(*) OVER (), environment, measure, NULL::text, day::text, product_id,
-        CASE WHEN cause <> '' THEN ', ' || cause ELSE '' END
-      FROM (\(ChargeSums.differing)) AS sum
-      ORDER BY environment, measure, day, product_id, cause LIMIT \(Self.reportedSums)
-      """, &audit)
-  }
-
-  private func checkSums(_ sums: String, _ differing: SQL, _ audit: inout LedgerAudit) async throws
-  {
-    for (count, environment, kind, basis, day, product, rest) in try await database.query(
-      differing, deadline: LedgerAuditor.auditDeadline
+      """, deadline: LedgerAuditor.auditDeadline
     ).decode(
-      Int.self, Environment.self, String.self, String?.self, String.self, ProductID.self,
+      Int.self, Environment.self, String.self, String.self, String.self, ProductID.self,
       String.self)
-    {
+    for (count, environment, kind, basis, day, product, currency) in differing {
       audit.report(
         .projection, nil,
-        "\(count) daily \(sums) differ, such as \(kind) of \(product) "
-          + "(\(environment.rawValue)\(basis.map { ", \($0)" } ?? "")) on \(day)\(rest)")
+        "\(count) daily sums differ, such as \(kind) of \(product) (\(environment.rawValue), "
+          + "\(basis)) on \(day)\(currency.isEmpty ? "" : " in \(currency)")")
     }
   }
 
@@ -169,7 +153,6 @@ extension Maintenance {
         \(Self.differingSums)
         \(Self.addingToSums)
         """, deadline: LedgerAuditor.auditDeadline)
-      _ = try await transaction.query(ChargeSums.repair, deadline: LedgerAuditor.auditDeadline)
     }
   }
 
@@ -184,8 +167,7 @@ extension Maintenance {
         coalesce(m.price_source, '') AS price_source, m.number::bigint AS number,
         m.amount_milliunits, m.mrr_twelfths
       FROM tenure.movement AS m
-      CROSS JOIN LATERAL tenure.movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths)
-        AS b
+      \(summedBases)
       WHERE m.known_until = 'infinity'
       UNION ALL
       SELECT environment, basis, kind, day, cohort, cause, product_id, ownership_type,

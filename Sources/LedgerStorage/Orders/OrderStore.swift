@@ -306,19 +306,13 @@ package struct OrderStore: LedgerStore {
         return (deliveredAt, false)
       }
       guard charge.revocation == nil else { throw LedgerError.revokedCharge(charge.id) }
-      guard let row = original.rows[charge.id] else {
-        preconditionFailure("The transaction that names a charge has a row.")
-      }
-      var fulfilment = original.members[charge.id.line]?.fulfilments[charge.id] ?? Fulfilment()
-      let counted = CountedCharge(row, fulfilment)
-      fulfilment.deliveredAt = now
       try await database.commit(
         with: [
           """
           UPDATE tenure.store_transaction SET delivered_at = \(now)
           WHERE \(charge.id.condition)
           """, AccountChain.seal(deliveryOf: charge.id, by: account, at: now).statement,
-        ] + ChargeSums.changes([(charge.id, counted, CountedCharge(row, fulfilment))]))
+        ])
       return (now, true)
     }
   }

@@ -332,12 +332,6 @@ struct StoredOriginalTransaction: Sendable {
       uniqueKeysWithValues: members.values.flatMap(\.transactions).map { ($0.transaction.key, $0) })
   }
 
-  var countedCharges: [TransactionKey: CountedCharge] {
-    rows.reduce(into: [:]) { counted, row in
-      counted[row.key] = CountedCharge(row.value, members[row.key.line]?.fulfilments[row.key])
-    }
-  }
-
   func fulfilment(of charge: Charge) -> Fulfilment {
     // An alias may have been fulfilled or delivered as a separate charge.
     let fulfilments = charge.transactions.compactMap { members[$0.line]?.fulfilments[$0] }

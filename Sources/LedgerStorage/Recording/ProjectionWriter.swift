@@ -16,8 +16,6 @@ struct ProjectionWriter {
   let catalogue: Catalogue?
   /// Where the evidence came from; nil leaves repetitions as they are.
   var source: EntrySource?
-  /// The rows in the tables, where they are not those of `stored`.
-  var written: StoredOriginalTransaction?
   /// The transactions that get another order, or with nil, none.
   var orders: [TransactionKey: UUID?] = [:]
 
@@ -112,8 +110,8 @@ struct ProjectionWriter {
   // MARK: Projections
 
   private func transactionWrites(_ rows: [TransactionRow]) -> [SQL] {
-    let (storedRows, counted) = (stored.rows, (written ?? stored).countedCharges)
-    var (changed, sums): ([TransactionRow.Ordered], [ChargeSums.Change]) = ([], [])
+    let storedRows = stored.rows
+    var changed: [TransactionRow.Ordered] = []
     for row in rows {
       let key = row.transaction.key
       let known = stored.members[key.line]?.fulfilments[key] ?? Fulfilment()
@@ -121,9 +119,8 @@ struct ProjectionWriter {
       if let order = orders[key] { fulfilment.orderID = order }
       guard storedRows[key] != row || fulfilment != known else { continue }
       changed.append((row, fulfilment.orderID))
-      sums.append((key, counted[key], CountedCharge(row, fulfilment)))
     }
-    return TransactionRow.upsert(changed) + ChargeSums.changes(sums)
+    return TransactionRow.upsert(changed)
   }
 
   /// The rows derived from one entry each.

@@ -160,7 +160,7 @@ struct ReadingTests {
         AND a.atttypid IN ('uuid'::regtype, 'text'::regtype) AND c.relname NOT LIKE 'product%'
         AND (c.relname NOT LIKE 'movement%' AND c.relname NOT LIKE 'charge%'
           OR a.attname IN ('original_transaction_id', 'product_id'))
-        AND c.relname NOT IN ('movement_change', 'charge_change', 'app_store_write_back')
+        AND c.relname NOT IN ('movement_change', 'app_store_write_back')
       """
     ).decode(String.self, String.self, Bool.self)
     let inserts = Dictionary(grouping: keys, by: \.0).map { table, columns in

@@ -350,7 +350,8 @@ struct MovementTableTests {
             SELECT CASE WHEN m.opened_by = c.change_id THEN 1 ELSE -1 END AS sign
           ) AS s
           CROSS JOIN LATERAL tenure.movement_basis(
-            m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
+            m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths, m.rule, m.decided_at, m.corrected_at)
+            AS b
         ) AS sum
         """
       func rollUp(on date: Double) async throws {

@@ -23,8 +23,6 @@ struct PrivilegeTests {
     app_store_write_back | INSERT
     body |
     certificate_chain |
-    charge_change | INSERT DELETE
-    charge_day | INSERT | number
     charge_lookup | INSERT DELETE
     commission | INSERT
     consumption_consent | INSERT DELETE | decided_at, is_given

@@ -267,7 +267,8 @@ WITH delta AS (
         coalesce(m.price_source, '') AS price_source, m.number, m.amount_milliunits,
         m.mrr_twelfths, m.transaction_id
     FROM movement AS m
-    CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
+    CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths,
+        m.rule, m.decided_at, m.corrected_at) AS b
     WHERE m.known_until = 'infinity'
 )
 INSERT INTO movement_day
@@ -374,26 +375,6 @@ INSERT INTO renewal_status (environment, original_transaction_id, number, as_of,
 VALUES ('production', 's8', 1, '2026-02-25 10:00Z', 'year', false),
     ('production', 's5', 1, '2026-04-08 20:00Z', 'month', false),
     ('production', 'fs1', 1, '2026-02-15 10:00Z', 'year', false);
--- The sums of charges by day, some of them rolled up; and a charge that was delivered since.
-INSERT INTO charge_day
-SELECT t.environment, b.measure, b.day, b.cause, t.product_id, t.ownership_type, count(*)
-FROM store_transaction AS t
-CROSS JOIN LATERAL charge_basis(t.rule, t.decided_at, t.corrected_at, t.charged_at, t.kind,
-    t.product_type, t.ownership_type, t.owner_account_key IS NOT NULL, t.revoked_at IS NOT NULL,
-    t.order_id IS NOT NULL, t.delivered_at IS NOT NULL AND t.transaction_id <> 't51') AS b
-WHERE hashtext(t.transaction_id) % 2 = 0 OR t.transaction_id = 't51'
-GROUP BY 1, 2, 3, 4, 5, 6;
-INSERT INTO charge_change (environment, original_transaction_id, number, product_id, rule,
-    decided_at, corrected_at, charged_at, kind, product_type, ownership_type, is_owned, is_revoked,
-    is_ordered, is_delivered)
-SELECT t.environment, t.original_transaction_id, n, t.product_id, t.rule, t.decided_at,
-    t.corrected_at, t.charged_at, t.kind, t.product_type, t.ownership_type,
-    t.owner_account_key IS NOT NULL, t.revoked_at IS NOT NULL, t.order_id IS NOT NULL,
-    t.delivered_at IS NOT NULL AND n = 1
-FROM store_transaction AS t
-CROSS JOIN (VALUES (1), (-1)) AS sign (n)
-WHERE hashtext(t.transaction_id) % 2 <> 0 AND t.transaction_id <> 't51' AND n = 1
-    OR t.transaction_id = 't51';
 INSERT INTO purchase_order (account_key, order_id, product_id, status, created_at, fulfilled_at,
     environment, original_transaction_id, transaction_id)
 VALUES

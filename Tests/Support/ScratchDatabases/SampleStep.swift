@@ -14,10 +14,9 @@ extension SchemaStep {
           rehearsal_id bigint NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY
       );
       COMMENT ON TABLE tenure.rehearsal IS 'A table that no program uses. [local]';
-      -- Replaces functions that every recording calls.
+      -- Replaces a function that every roll-up calls.
       DO $$
       BEGIN
-          EXECUTE pg_get_functiondef('tenure.charge_basis'::regproc);
           EXECUTE pg_get_functiondef('tenure.movement_basis'::regproc);
       END
       $$;

@@ -59,8 +59,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         t.period_type, t.currency, t.amount_milliunits, t.account_key
     FROM span
     CROSS JOIN LATERAL charge_item(span.first_day, span.last_day, time_zone, product, environment,
-        false, known_at, moment) AS t
-    WHERE t.measure IN ('paid_without_order', 'not_delivered');
+        known_at, moment) AS t;
 END;
 
 -- Charges between two moments, as known now or at known_at.
@@ -126,39 +125,20 @@ RETURNS TABLE (from_day date, to_day date, segment text, opened bigint, open big
     paid bigint, refunded bigint, longest_wait_ms bigint, average_wait_ms bigint,
     paid_without_order bigint, not_delivered bigint)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
+    WITH flow AS (
         SELECT c.from_day, CASE by WHEN 'product' THEN c.product_id END AS segment,
-            sum(c.number) FILTER (WHERE c.measure = 'opened')::bigint AS opened,
-            sum(c.number) FILTER (WHERE c.measure = 'open')::bigint AS open,
-            sum(c.number) FILTER (WHERE c.measure = 'expired')::bigint AS expired,
-            sum(c.number) FILTER (WHERE c.measure = 'paid')::bigint AS paid,
-            sum(c.number) FILTER (WHERE c.measure = 'refunded')::bigint AS refunded,
+            count(*) FILTER (WHERE c.measure = 'opened') AS opened,
+            count(*) FILTER (WHERE c.measure = 'open') AS open,
+            count(*) FILTER (WHERE c.measure = 'expired') AS expired,
+            count(*) FILTER (WHERE c.measure = 'paid') AS paid,
+            count(*) FILTER (WHERE c.measure = 'refunded') AS refunded,
             max(c.wait_ms) FILTER (WHERE c.measure = 'paid') AS longest_wait_ms,
             round(avg(c.wait_ms) FILTER (WHERE c.measure = 'paid')) AS average_wait_ms,
-            sum(c.number) FILTER (WHERE c.measure = 'paid_without_order')::bigint
-                AS paid_without_order,
-            sum(c.number) FILTER (WHERE c.measure = 'not_delivered')::bigint AS not_delivered
-        FROM (
-            SELECT i.measure, i.from_day, i.product_id, i.wait_ms, 1::bigint AS number
-            FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
-                least(as_of, known_at)) AS i
-            WHERE i.measure NOT IN ('paid_without_order', 'not_delivered')
-            UNION ALL
-            SELECT s.measure, calendar_bucket_start(s.day, shown.first_day, bucket), s.product_id,
-                NULL, s.number
-            FROM shown
-            CROSS JOIN LATERAL charge_sum(ARRAY['paid_without_order', 'not_delivered'],
-                shown.first_day, shown.last_day, time_zone, product, environment, false, known_at,
-                least(as_of, known_at)) AS s
-        ) AS c
+            count(*) FILTER (WHERE c.measure = 'paid_without_order') AS paid_without_order,
+            count(*) FILTER (WHERE c.measure = 'not_delivered') AS not_delivered
+        FROM order_item(from_date, to_date, bucket, time_zone, product, environment, known_at,
+            least(as_of, known_at)) AS c
         GROUP BY 1, 2
-        -- Changes that are not rolled up yet may cancel out.
-        HAVING sum(c.number) FILTER (WHERE c.measure = 'opened') <> 0
-            OR sum(c.number) FILTER (WHERE c.measure = 'paid_without_order') <> 0
-            OR sum(c.number) FILTER (WHERE c.measure = 'not_delivered') <> 0
     )
     SELECT span.from_day, span.to_day, p.segment, coalesce(f.opened, 0), coalesce(f.open, 0),
         coalesce(f.expired, 0), coalesce(f.paid, 0), coalesce(f.refunded, 0), f.longest_wait_ms,

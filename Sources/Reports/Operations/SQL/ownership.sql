@@ -53,11 +53,16 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
             p.account_id)
     FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN LATERAL (
-        SELECT t.measure, t.rule, t.product_id, t.original_transaction_id, t.transaction_id, t.at,
+        SELECT 'decided' AS measure, t.cause AS rule, t.product_id,
+            t.charge_original_transaction_id AS original_transaction_id, t.transaction_id, t.at,
             t.account_key, NULL::uuid AS from_account_key, t.at AS decided_at
-        FROM charge_item(span.first_day, span.last_day, time_zone, product, environment,
-            include_family_shared, known_at, least(as_of, known_at)) AS t
-        WHERE t.measure IN ('decided', 'corrected')
+        FROM movement_item(ARRAY['charged'], 'decided', span.first_day, span.last_day, time_zone,
+            product, environment, include_family_shared, known_at, least(as_of, known_at)) AS t
+        UNION ALL
+        SELECT 'corrected', t.cause, t.product_id, t.charge_original_transaction_id,
+            t.transaction_id, t.at, t.account_key, NULL::uuid, t.at
+        FROM movement_item(ARRAY['charged'], 'corrected', span.first_day, span.last_day, time_zone,
+            product, environment, include_family_shared, known_at, least(as_of, known_at)) AS t
         UNION ALL
         SELECT i.measure, i.rule, i.product_id, i.original_transaction_id, i.transaction_id, i.at,
             i.account_key, i.from_account_key, i.decided_at
@@ -88,17 +93,20 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT span.from_day, span.to_day, i.segment, i.measure, i.rule, i.number
     FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     JOIN (
-        SELECT c.from_day, CASE by WHEN 'product' THEN c.product_id END AS segment, c.measure,
-            c.rule, sum(c.number)::bigint AS number
+        SELECT c.from_day, c.segment, c.measure, c.rule, sum(c.number)::bigint AS number
         FROM (
-            SELECT s.measure, calendar_bucket_start(s.day, shown.first_day, bucket) AS from_day,
-                s.rule, s.product_id, s.number
-            FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS shown
-            CROSS JOIN LATERAL charge_sum(ARRAY['decided', 'corrected'], shown.first_day,
-                shown.last_day, time_zone, product, environment, include_family_shared, known_at,
-                least(as_of, known_at)) AS s
+            SELECT 'decided' AS measure, f.from_day, f.cause AS rule, f.segment, f.number
+            FROM movement_flow(ARRAY['charged'], 'decided', false, false, from_date, to_date,
+                bucket, time_zone, product, environment, include_family_shared, known_at, as_of,
+                by) AS f
             UNION ALL
-            SELECT i.measure, i.from_day, i.rule, i.product_id, i.number
+            SELECT 'corrected', f.from_day, f.cause, f.segment, f.number
+            FROM movement_flow(ARRAY['charged'], 'corrected', false, false, from_date, to_date,
+                bucket, time_zone, product, environment, include_family_shared, known_at, as_of,
+                by) AS f
+            UNION ALL
+            SELECT i.measure, i.from_day, i.rule, CASE by WHEN 'product' THEN i.product_id END,
+                i.number
             FROM report_ownership_item(from_date, to_date, bucket, time_zone, product, environment,
                 include_family_shared, known_at, as_of) AS i
             WHERE i.measure IN ('moved', 'shared')

@@ -1,5 +1,4 @@
--- Charges one by one and summed up: decisions, corrections, payments without an order, and what was
--- not delivered.
+-- Charges one by one: payments without an order, and what was not delivered.
 
 -- Refunds in the journal, at most one of each transaction that names a charge, as known now or at
 -- known_at. A charge and its movements may belong to different original transactions, so that Citus
@@ -27,6 +26,11 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WHERE m.environment = charged_before.environment AND m.kind = 'charged'
         AND m.known_from <= known_at AND known_at < m.known_until AND m.known_until < 'infinity';
 END;
+
+-- Whether a decision found an automatic renewal where Apple names no kind.
+CREATE OR REPLACE FUNCTION is_automatic_renewal(kind text, reason text)
+RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN kind = 'unknown' AND reason IN ('renewed_at_period_end', 'recovered_from_billing_problem');
 
 -- Orders that were fulfilled at a moment.
 CREATE OR REPLACE FUNCTION order_fulfilled(known_at timestamptz)
@@ -80,78 +84,28 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         AND (t.recorded_at <= known_at OR m.at IS NOT NULL);
 END;
 
--- The rows of charge_item, as known at a moment.
-CREATE OR REPLACE FUNCTION charge_item_then(
-    from_day date, to_day date, time_zone text, product text, environment text,
-    include_family_shared boolean, known_at timestamptz, moment timestamptz)
-RETURNS TABLE (measure text, at timestamptz, rule text, product_id text,
-    original_transaction_id text, transaction_id text, order_id uuid, period_type text,
-    currency text, amount_milliunits bigint, account_key uuid)
-LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT b.measure, c.at, t.rule, t.product_id, t.original_transaction_id, t.transaction_id,
-        t.order_id, t.period_type, t.currency, t.price_milliunits, t.owner_account_key
-    FROM charge_then(charge_item_then.environment, known_at) AS t
-    CROSS JOIN LATERAL charge_basis(t.rule, t.decided_at, t.corrected_at, t.charged_at,
-        -- As in charge_change: Apple names no kind, and the decision found a renewal.
-        CASE WHEN t.kind = 'unknown'
-            AND t.reason IN ('renewed_at_period_end', 'recovered_from_billing_problem')
-            THEN 'renewal' ELSE t.kind END,
-        t.product_type, t.ownership_type, t.owner_account_key IS NOT NULL,
-        (t.revoked_at <= moment) IS TRUE, t.order_id IS NOT NULL,
-        (t.delivered_at <= moment) IS TRUE) AS b
-    CROSS JOIN LATERAL (
-        SELECT CASE b.measure WHEN 'decided' THEN t.decided_at WHEN 'corrected' THEN t.corrected_at
-            ELSE t.charged_at END AS at
-    ) AS c
-    WHERE is_within(c.at, from_day, to_day, time_zone, moment)
-        AND (include_family_shared OR t.ownership_type = 'purchased')
-        AND (product IS NULL OR t.product_id = product)
-        AND (b.measure <> 'not_delivered' OR b.cause <> 'unknown' OR (
-            SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
-            ORDER BY p.valid_from DESC LIMIT 1) = 'consumable');
-END;
-
--- Charges, once for each measure of charge_basis that counts them, of some days and up to a moment.
+-- Charges that are not renewals and paid no order, and those that were not delivered: ordered ones
+-- and consumables; of some days and up to a moment.
 CREATE OR REPLACE FUNCTION charge_item(from_day date, to_day date, time_zone text, product text,
-    environment text, include_family_shared boolean, known_at timestamptz, moment timestamptz)
-RETURNS TABLE (measure text, at timestamptz, rule text, product_id text,
-    original_transaction_id text, transaction_id text, order_id uuid, period_type text,
-    currency text, amount_milliunits bigint, account_key uuid)
+    environment text, known_at timestamptz, moment timestamptz)
+RETURNS TABLE (measure text, at timestamptz, product_id text, original_transaction_id text,
+    transaction_id text, order_id uuid, period_type text, currency text, amount_milliunits bigint,
+    account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     -- Citus refuses a condition without a column next to an outer join: `known_at` is part of
     -- others.
-    SELECT 'decided', t.decided_at, t.rule, t.product_id, t.original_transaction_id,
-        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
-        t.owner_account_key
-    FROM store_transaction AS t
-    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
-        AND t.rule IS NOT NULL AND is_within(t.decided_at, from_day, to_day, time_zone, moment)
-        AND (include_family_shared OR t.ownership_type = 'purchased')
-        AND (product IS NULL OR t.product_id = product)
-    UNION ALL
-    SELECT 'corrected', t.corrected_at, t.rule, t.product_id, t.original_transaction_id,
-        t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
-        t.owner_account_key
-    FROM store_transaction AS t
-    WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
-        AND t.rule IS NOT NULL AND is_within(t.corrected_at, from_day, to_day, time_zone, moment)
-        AND (include_family_shared OR t.ownership_type = 'purchased')
-        AND (product IS NULL OR t.product_id = product)
-    UNION ALL
-    SELECT 'paid_without_order', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+    SELECT 'paid_without_order', t.charged_at, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
     WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
         AND t.owner_account_key IS NOT NULL
         AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
-        -- As in charge_change: Apple names no kind, and the decision found a renewal.
-        AND NOT (t.kind = 'unknown'
-            AND t.reason IN ('renewed_at_period_end', 'recovered_from_billing_problem'))
+        AND NOT is_automatic_renewal(t.kind, t.reason)
         AND is_within(t.charged_at, from_day, to_day, time_zone, moment)
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
-    SELECT 'not_delivered', t.charged_at, t.rule, t.product_id, t.original_transaction_id,
+    SELECT 'not_delivered', t.charged_at, t.product_id, t.original_transaction_id,
         t.transaction_id, t.order_id, t.period_type, t.currency, t.price_milliunits,
         t.owner_account_key
     FROM store_transaction AS t
@@ -172,107 +126,24 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         AND is_within(t.charged_at, from_day, to_day, time_zone, moment)
         AND (product IS NULL OR t.product_id = product)
     UNION ALL
-    SELECT i.measure, i.at, i.rule, i.product_id, i.original_transaction_id, i.transaction_id,
-        i.order_id, i.period_type, i.currency, i.amount_milliunits, i.account_key
-    FROM charge_item_then(from_day, to_day, time_zone, product, environment, include_family_shared,
-        known_at, moment) AS i
-    WHERE known_at IS NOT NULL;
-END;
-
--- Charges by which the daily sums of not_delivered, which are of now, differ from those of a
--- moment: +1 for what was delivered or refunded later, -1 for what was refunded under another
--- transaction of the charge, for the sums go by what Apple reports of the transaction that names
--- it.
-CREATE OR REPLACE FUNCTION undelivered_change(
-    from_day date, to_day date, product text, environment text, moment timestamptz)
-RETURNS TABLE (at timestamptz, rule text, product_id text, number bigint)
-LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT c.at, c.rule, c.product_id, c.number
-    FROM (
-        SELECT t.charged_at AS at, t.rule, t.product_id, 1::bigint AS number, t.order_id,
-            t.product_type, t.owner_account_key, t.ownership_type
-        FROM store_transaction AS t
-        LEFT JOIN refund_movement(undelivered_change.environment, NULL) AS r
-            ON r.original_transaction_id = t.original_transaction_id
-            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
-        WHERE t.environment = undelivered_change.environment
-            AND CASE WHEN r.at IS NULL THEN t.revoked_at IS NULL ELSE r.at > moment END
-            AND t.delivered_at > moment
+    SELECT m.measure, t.charged_at, t.product_id, t.original_transaction_id, t.transaction_id,
+        t.order_id, t.period_type, t.currency, t.price_milliunits, t.owner_account_key
+    FROM charge_then(charge_item.environment, known_at) AS t
+    CROSS JOIN LATERAL (
+        SELECT 'paid_without_order' AS measure
+        WHERE t.order_id IS NULL AND t.kind <> 'renewal'
+            AND NOT is_automatic_renewal(t.kind, t.reason)
         UNION ALL
-        SELECT t.charged_at, t.rule, t.product_id, 1, t.order_id, t.product_type,
-            t.owner_account_key, t.ownership_type
-        FROM refund_movement(undelivered_change.environment, NULL) AS r
-        JOIN store_transaction AS t ON t.environment = undelivered_change.environment
-            AND t.original_transaction_id = r.original_transaction_id
-            AND t.transaction_id = r.transaction_id AND t.product_id = r.product_id
-        WHERE r.at > moment AND t.revoked_at IS NOT NULL AND t.delivered_at IS NULL
-        UNION ALL
-        SELECT t.charged_at, t.rule, t.product_id, -1, t.order_id, t.product_type,
-            t.owner_account_key, t.ownership_type
-        FROM (
-            SELECT DISTINCT s.environment, s.charge_original_transaction_id,
-                s.charge_transaction_id, s.charge_product_id
-            FROM store_transaction AS s
-            WHERE s.environment = undelivered_change.environment AND s.rule IS NULL
-                AND s.revoked_at IS NOT NULL
-        ) AS alias
-        JOIN store_transaction AS t ON t.environment = alias.environment
-            AND t.original_transaction_id = alias.charge_original_transaction_id
-            AND t.transaction_id = alias.charge_transaction_id
-            AND t.product_id = alias.charge_product_id
-        JOIN refund_movement(undelivered_change.environment, NULL) AS r
-            ON r.original_transaction_id = t.original_transaction_id
-            AND r.transaction_id = t.transaction_id AND r.product_id = t.product_id
-            AND r.at <= moment
-        WHERE t.revoked_at IS NULL AND t.delivered_at IS NULL
-    ) AS c
-    WHERE c.owner_account_key IS NOT NULL AND c.ownership_type = 'purchased'
-        AND (c.order_id IS NOT NULL OR coalesce(c.product_type, (
-            SELECT p.type FROM product AS p WHERE p.product_id = c.product_id
-            ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
-        AND is_within(c.at, from_day, to_day, 'UTC', moment)
-        AND (product IS NULL OR c.product_id = product);
-END;
-
--- The rows of charge_item, summed up as far as possible, as in movement_sum.
-CREATE OR REPLACE FUNCTION charge_sum(
-    measures text[], from_day date, to_day date, time_zone text, product text, environment text,
-    include_family_shared boolean, known_at timestamptz, moment timestamptz)
-RETURNS TABLE (measure text, day date, rule text, product_id text, number bigint)
-LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT d.measure, d.day, d.cause, d.product_id, d.number
-    FROM (
-        SELECT s.environment, s.measure, s.day, s.cause, s.product_id, s.ownership_type, s.number
-        FROM charge_day AS s
-        UNION ALL
-        SELECT c.environment, b.measure, b.day, b.cause, c.product_id, c.ownership_type,
-            c.number::bigint
-        FROM charge_change AS c
-        CROSS JOIN LATERAL charge_basis(c.rule, c.decided_at, c.corrected_at, c.charged_at, c.kind,
-            c.product_type, c.ownership_type, c.is_owned, c.is_revoked, c.is_ordered,
-            c.is_delivered) AS b
-    ) AS d
-    WHERE known_at IS NULL AND time_zone = 'UTC'
-        AND d.environment = charge_sum.environment AND d.measure = ANY (measures)
-        AND d.day BETWEEN from_day AND to_day AND d.day < (moment AT TIME ZONE 'UTC')::date
-        AND (include_family_shared OR d.ownership_type = 'purchased')
-        AND (product IS NULL OR d.product_id = product)
-        -- The catalogue names an unknown type.
-        AND (d.measure <> 'not_delivered' OR d.cause <> 'unknown' OR (
-            SELECT p.type FROM product AS p WHERE p.product_id = d.product_id
-            ORDER BY p.valid_from DESC LIMIT 1) = 'consumable')
-    UNION ALL
-    SELECT i.measure, (i.at AT TIME ZONE time_zone)::date, i.rule, i.product_id, 1
-    FROM charge_item(
-        CASE WHEN known_at IS NULL AND time_zone = 'UTC'
-            THEN greatest(from_day, (moment AT TIME ZONE 'UTC')::date) ELSE from_day END,
-        to_day, time_zone, product, environment, include_family_shared, known_at, moment) AS i
-    WHERE i.measure = ANY (measures)
-    UNION ALL
-    SELECT 'not_delivered', (c.at AT TIME ZONE 'UTC')::date, c.rule, c.product_id, c.number
-    FROM undelivered_change(from_day, least(to_day, (moment AT TIME ZONE 'UTC')::date - 1), product,
-        environment, moment) AS c
-    WHERE known_at IS NULL AND time_zone = 'UTC' AND 'not_delivered' = ANY (measures);
+        SELECT 'not_delivered'
+        WHERE (t.revoked_at <= moment) IS NOT TRUE AND (t.delivered_at <= moment) IS NOT TRUE
+            AND (t.order_id IS NOT NULL OR coalesce(t.product_type, (
+                SELECT p.type FROM product AS p WHERE p.product_id = t.product_id
+                ORDER BY p.valid_from DESC LIMIT 1)) = 'consumable')
+    ) AS m
+    WHERE known_at IS NOT NULL AND t.owner_account_key IS NOT NULL
+        AND t.ownership_type = 'purchased'
+        AND is_within(t.charged_at, from_day, to_day, time_zone, moment)
+        AND (product IS NULL OR t.product_id = product);
 END;
 
 -- An administrator's reason, with the current names of the accounts that it names by their keys.

@@ -7,7 +7,14 @@ RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE by WHEN 'product' THEN product_id WHEN 'storefront' THEN storefront
     WHEN 'offer_type' THEN offer_type WHEN 'period_type' THEN period_type END;
 
--- Movements of some kinds and days up to a moment, as known now or at known_at.
+-- The date by which a basis counts a movement.
+CREATE OR REPLACE FUNCTION movement_date(
+    basis text, at timestamptz, decided_at timestamptz, corrected_at timestamptz)
+RETURNS timestamptz LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE basis WHEN 'decided' THEN decided_at WHEN 'corrected' THEN corrected_at ELSE at END;
+
+-- Movements of some kinds and days up to a moment, as known now or at known_at. Under the bases
+-- decided and corrected, a charge's date is that of the decision, and its cause the rule.
 CREATE OR REPLACE FUNCTION movement_item(
     kinds text[], basis text, from_day date, to_day date, time_zone text, product text,
     environment text, include_family_shared boolean, known_at timestamptz, moment timestamptz)
@@ -15,18 +22,25 @@ RETURNS TABLE (kind text, cause text, at timestamptz, day date, cohort date, ori
     original_transaction_id text, transaction_id text, product_id text, ownership_type text,
     period_type text, offer_type text, offer_id text, storefront text, quantity integer,
     currency text, price_source text, number bigint, amount_milliunits bigint, mrr_twelfths bigint,
-    account_key uuid)
+    account_key uuid, charge_original_transaction_id text)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT m.kind, movement_summed_cause(m.kind, m.cause, m.mrr_twelfths), m.at,
-        (m.at AT TIME ZONE time_zone)::date, movement_cohort(basis, m.origin_at, time_zone),
+    SELECT m.kind,
+        CASE WHEN basis IN ('decided', 'corrected') THEN m.rule
+            ELSE movement_summed_cause(m.kind, m.cause, m.mrr_twelfths) END,
+        movement_date(basis, m.at, m.decided_at, m.corrected_at),
+        (movement_date(basis, m.at, m.decided_at, m.corrected_at) AT TIME ZONE time_zone)::date,
+        movement_cohort(basis, m.origin_at, time_zone),
         m.origin_at, m.original_transaction_id, m.transaction_id, m.product_id, m.ownership_type,
         m.period_type, m.offer_type, m.offer_id, m.storefront, m.quantity, m.currency,
-        m.price_source, m.number::bigint, m.amount_milliunits, m.mrr_twelfths, m.account_key
+        m.price_source, m.number::bigint, m.amount_milliunits, m.mrr_twelfths, m.account_key,
+        m.charge_original_transaction_id
     FROM movement AS m
     WHERE m.environment = movement_item.environment AND m.kind = ANY (kinds)
-        AND m.at >= coalesce(day_start(from_day, time_zone), '-infinity')
-        AND m.at < coalesce(day_start(to_day + 1, time_zone), 'infinity')
-        AND m.at <= moment
+        AND movement_date(basis, m.at, m.decided_at, m.corrected_at)
+            >= coalesce(day_start(from_day, time_zone), '-infinity')
+        AND movement_date(basis, m.at, m.decided_at, m.corrected_at)
+            < coalesce(day_start(to_day + 1, time_zone), 'infinity')
+        AND movement_date(basis, m.at, m.decided_at, m.corrected_at) <= moment
         AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
             ELSE m.known_from <= known_at AND known_at < m.known_until END
         AND (include_family_shared OR m.ownership_type = 'purchased')
@@ -63,7 +77,8 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         CROSS JOIN LATERAL (
             SELECT CASE WHEN m.opened_by = c.change_id THEN 1::bigint ELSE -1 END AS sign
         ) AS s
-        CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths) AS b
+        CROSS JOIN LATERAL movement_basis(m.kind, m.at, m.origin_at, m.cause, m.mrr_twelfths,
+            m.rule, m.decided_at, m.corrected_at) AS b
     ) AS d
     WHERE known_at IS NULL AND time_zone = 'UTC'
         AND coalesce(by, 'product') IN ('product', 'period_type')
