@@ -63,11 +63,10 @@ extension [OriginalTransactionKey] {
   /// The condition on the columns of the keys, of which there must be one; with several, it also
   /// holds for keys that combine theirs.
   var condition: SQL {
-    if count == 1, let only = first { return only.condition }
-    return """
-      environment = ANY(\(Set(map(\.environment)).map(\.rawValue).sorted()))
-        AND original_transaction_id = ANY(\(map(\.originalTransactionID)))
-      """
+    """
+    environment \(anyOf: Set(map(\.environment)).map(\.rawValue).sorted())
+      AND original_transaction_id \(anyOf: map(\.originalTransactionID))
+    """
   }
 }
 

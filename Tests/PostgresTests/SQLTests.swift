@@ -8,6 +8,20 @@ import Testing
     #expect(sql.text == "SELECT * FROM account WHERE id = $1 AND name = $2")
   }
 
+  @Test(arguments: [
+    ([], "id = ANY($1)"), ([1], "id = $1"), ([1, 2], "id IN ($1, $2)"),
+    ([1, 2, 3, 4], "id IN ($1, $2, $3, $4)"), ([1, 2, 3, 4, 5], "id = ANY($1)"),
+  ])
+  func fewValuesAreComparedWithoutAnArray(values: [Int], condition: String) async throws {
+    let sql: SQL = "id \(anyOf: values)"
+    #expect(sql.text == condition)
+    let found = try await TestServer.withPool { pool in
+      try await pool.query("SELECT id FROM generate_series(1, 9::int8) AS id WHERE \(sql)")
+        .decode(Int.self)
+    }
+    #expect(found == values)
+  }
+
   @Test func partsAreSplicedAndRenumbered() {
     let condition: SQL = "a = \(1) OR b = \("$1")"
     let sql: SQL = "SELECT \(0) WHERE (\(condition)) AND (\(condition)) LIMIT \(2)"

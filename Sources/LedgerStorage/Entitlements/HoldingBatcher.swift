@@ -169,7 +169,7 @@ final class HoldingBatcher: Sendable {
   ///
   /// - Parameter submission: One whose provisional grants are left out.
   static func statement(_ accountIDs: [String], withoutGrantsOf submission: UUID? = nil) -> SQL {
-    var condition: SQL = "account_id = ANY(\(accountIDs))"
+    var condition: SQL = "account_id \(anyOf: accountIDs)"
     if let submission { condition.append(" AND submission_id IS DISTINCT FROM \(submission)") }
     return """
       \(select(accountIDs))
@@ -183,7 +183,7 @@ final class HoldingBatcher: Sendable {
     SELECT account_id, environment, original_transaction_id, transaction_id, product_id, linked_to,
       product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, moved_at,
       auto_renews, phase, grace_ends_at, NULL::uuid AS grant_id, NULL::text AS entitlement, NULL::text AS source
-    FROM tenure.holding WHERE account_id = ANY(\(accountIDs))
+    FROM tenure.holding WHERE account_id \(anyOf: accountIDs)
     """
   }
 

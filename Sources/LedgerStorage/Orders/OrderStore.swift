@@ -197,7 +197,7 @@ package struct OrderStore: LedgerStore {
     let rows = try await database.query(
       """
       SELECT order_id, account_key FROM tenure.purchase_order_account
-      WHERE order_id = ANY(\(Array(ids)))
+      WHERE order_id \(anyOf: Array(ids))
       """)
     return Dictionary(uniqueKeysWithValues: try rows.decode(UUID.self, AccountKey.self).map { $0 })
   }
@@ -226,12 +226,12 @@ package struct OrderStore: LedgerStore {
       """
       OR order_id = \(id)
       OR fulfilled_at IS NOT NULL AND NOT is_named
-        AND original_transaction_id = ANY(\(Array(lines)))
+        AND original_transaction_id \(anyOf: Array(lines))
       """
     }
     return """
       SELECT order_id, account_key, product_id, created_at, status FROM tenure.purchase_order
-      WHERE account_key = \(account) AND (product_id = ANY(\(products.sorted()))
+      WHERE account_key = \(account) AND (product_id \(anyOf: products.sorted())
         AND created_at <= \(times.latest)
         AND (status = 'open' OR status = 'expired' AND created_at >= \(times.earliest))
         \(others ?? ""))

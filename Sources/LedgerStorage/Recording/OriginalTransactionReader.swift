@@ -177,7 +177,7 @@ struct TransactionLookup {
       Query(
         """
         SELECT name, is_line_item, environment, original_transaction_id FROM tenure.charge_lookup
-        WHERE name = ANY(\(occurrences.map(\.name.text.rawValue)))
+        WHERE name \(anyOf: occurrences.map(\.name.text.rawValue))
         """
       ) {
         try $0.decode(String.self, Bool.self, Environment.self, OriginalTransactionID.self).map {

@@ -133,20 +133,13 @@ extension RecordedOriginalTransaction {
 
 /// The stored form of events: JSON with the names and formats of the HTTP API.
 enum EventRow {
-  /// Appends events in their order in one statement; none if there are none.
-  static func insert(_ events: [LedgerEvent]) -> [SQL] {
-    guard !events.isEmpty else { return [] }
-    return [
-      """
-      INSERT INTO tenure.event (type, occurred_at, account_key, data)
-      SELECT type, occurred_at, account_key, data
-      FROM unnest(\(events.map(\.kind.rawValue)), \(events.map(\.occurredAt)),
-        \(events.map(\.account)), \(events.map { text($0.data) }))
-        WITH ORDINALITY AS event (type, occurred_at, account_key, data, number)
-      ORDER BY number
-      """
-    ]
-  }
+  /// Appends events in their order.
+  static let insert = InsertStatement<LedgerEvent>(
+    into: "event",
+    columns: [
+      Column("type", \.kind), Column("occurred_at", \.occurredAt),
+      Column("account_key", \.account), Column("data") { text($0.data) },
+    ])
 
   static func text(_ data: EventData) -> String {
     var json = JSONWriter(capacity: 256)

@@ -41,7 +41,7 @@ struct PublishedEntitlements: Sendable {
         """
         SELECT a.account_id, a.published_at, t.entitlement, t.access_ends_at
         FROM tenure.account AS a LEFT JOIN tenure.published_entitlement AS t USING (account_id)
-        WHERE a.account_id = ANY(\(ids))
+        WHERE a.account_id \(anyOf: ids)
         """
       ) {
         try $0.decode(String.self, Timestamp?.self, String?.self, Timestamp?.self)

@@ -34,7 +34,7 @@ extension Recorder {
       let holders = try await transaction.query(
         """
         SELECT app_account_token, account_key FROM tenure.account_by_token
-        WHERE app_account_token = ANY(\(tokens))
+        WHERE app_account_token \(anyOf: tokens)
         """)
       for (token, holder) in try holders.decode(UUID.self, AccountKey.self) {
         context.tokenHolders[token] = holder
@@ -105,7 +105,7 @@ extension OpenedOrder {
           """
           SELECT coalesce(opened_by_key, account_key), product_id, created_at
           FROM tenure.purchase_order
-          WHERE account_key = \(account) AND product_id = ANY(\(products.sorted()))
+          WHERE account_key = \(account) AND product_id \(anyOf: products.sorted())
           """
         ) {
           try $0.decode(AccountKey.self, ProductID.self, Timestamp.self).map {
@@ -132,7 +132,7 @@ struct KnownAccount: Hashable, Sendable {
       """
       SELECT account_key, account_id, erased_at, merged_into_key, merged_at
       FROM tenure.account_by_key
-      WHERE account_key = ANY(\(keys.sorted()))
+      WHERE account_key \(anyOf: keys.sorted())
       """
     ) {
       Dictionary(

@@ -78,6 +78,18 @@ extension SQL: ExpressibleByStringInterpolation {
 
     package mutating func appendInterpolation(_ part: SQL) { sql.append(part) }
 
+    /// Compares the expression before it with values: equal to the only one, or to one of several.
+    ///
+    /// PostgreSQL keeps the plan of a comparison with a few parameters. One with an array is planned
+    /// again at each execution, because the number of rows depends on the array's length.
+    package mutating func appendInterpolation<Value: PostgresEncodable>(anyOf values: [Value]) {
+      switch values.count {
+      case 1: sql.append("= \(values[0])")
+      case 2...4: sql.append("IN (\(values.map { "\($0)" as SQL }.joined()))")
+      default: sql.append("= ANY(\(values))")
+      }
+    }
+
     /// Inserts text as it is: the program's own names and keywords, never external input.
     package mutating func appendInterpolation(unescaped text: String) { sql.append(text: text) }
   }
