@@ -46,50 +46,39 @@ struct OriginalTransactionRows: Sendable {
     [OriginalTransactionRows]
   > {
     guard !lines.isEmpty else { return Query([]).map { [] } }
+    let isSame: SQL = """
+      environment = o.environment AND original_transaction_id = o.original_transaction_id
+      """
+    let movementsKnownFrom: SQL =
+      areLocked
+      ? "(SELECT max(known_from) FROM tenure.movement WHERE \(isSame) AND known_until = 'infinity')"
+      : "NULL::timestamptz"
     return Query(
       Query(
         """
         SELECT environment, original_transaction_id, head_number, head_hash, head_recorded_at,
-          head_stored_at, date_trunc('milliseconds', now()), repeated
-        FROM tenure.original_transaction
+          head_stored_at, date_trunc('milliseconds', now()), repeated, ARRAY(
+            SELECT linked_original_transaction_id FROM tenure.original_transaction_link
+            WHERE \(isSame)),
+          \(movementsKnownFrom)
+        FROM tenure.original_transaction AS o
         WHERE \(lines.condition)
         """
       ) {
         try $0.decode(
           Environment.self, OriginalTransactionID.self, Int.self, [UInt8]?.self, Timestamp?.self,
-          Timestamp?.self, Timestamp.self, String?.self)
+          Timestamp?.self, Timestamp.self, String?.self, [OriginalTransactionID].self,
+          Timestamp?.self)
       },
-      TransactionRow.query(lines), StatusRow.query(lines), RecordedAction.query(lines),
-      Query(
-        """
-        SELECT environment, original_transaction_id, linked_original_transaction_id
-        FROM tenure.original_transaction_link
-        WHERE \(lines.condition)
-        """
-      ) {
-        try $0.decode(Environment.self, OriginalTransactionID.self, OriginalTransactionID.self)
-          .map { (line: OriginalTransactionKey($0, $1), linked: OriginalTransactionKey($0, $2)) }
-      },
-      !areLocked
-        ? Query([]).map { [:] }
-        : Query(
-          """
-          SELECT environment, original_transaction_id, max(known_from) FROM tenure.movement
-          WHERE \(lines.condition) AND known_until = 'infinity'
-          GROUP BY environment, original_transaction_id
-          """
-        ) {
-          Dictionary(
-            uniqueKeysWithValues: try $0.decode(OriginalTransactionKey.self, Timestamp.self))
-        }
-    ).map { heads, rows, statuses, actions, links, movements in
+      TransactionRow.query(lines), StatusRow.query(lines), RecordedAction.query(lines)
+    ).map { heads, rows, statuses, actions in
       let wanted = Set(lines)
       let rows = Dictionary(grouping: rows, by: \.row.transaction.key.line)
       let statuses = Dictionary(grouping: statuses, by: \.line)
       let actions = Dictionary(grouping: actions, by: \.action.line)
-      let links = Dictionary(grouping: links, by: \.line)
       return try heads.compactMap {
-        environment, original, number, hash, recordedAt, storedAt, readAt, repeated in
+        environment, original, number, hash, recordedAt, storedAt, readAt, repeated, linked,
+        movementsKnownFrom in
         let line = OriginalTransactionKey(environment, original)
         guard wanted.contains(line) else { return nil }
         return OriginalTransactionRows(
@@ -104,8 +93,8 @@ struct OriginalTransactionRows: Sendable {
             uniqueKeysWithValues: (rows[line] ?? []).map { ($0.row.transaction.key, $0.fulfilment) }
           ),
           statuses: statuses[line]?.map(\.row) ?? [], actions: actions[line] ?? [],
-          linked: links[line]?.map(\.linked) ?? [], isLocked: areLocked,
-          movementsKnownFrom: movements[line])
+          linked: linked.map { OriginalTransactionKey(environment, $0) }, isLocked: areLocked,
+          movementsKnownFrom: movementsKnownFrom)
       }
     }
   }
