@@ -156,6 +156,10 @@ JOIN (VALUES ('production', '', 'purchased'), ('production', 'f', 'family_shared
     ('sandbox', 'x', 'purchased')) AS e (environment, prefix, ownership_type)
     ON e.prefix = '' OR line = 's1';
 
+-- The owner of t54 was corrected a day later.
+UPDATE movement SET rule = 'actively_auto_renewing', corrected_at = '2026-04-10 11:00Z'
+WHERE environment = 'production' AND kind = 'charged' AND transaction_id = 't54';
+
 -- s5 went from account a to account b with t53, and so did what a family shares.
 UPDATE movement SET has_moved = true, moved_from_key = '00000000-0000-0000-0000-00000000000a',
     shared_with_key = '00000000-0000-0000-0000-00000000000a'
