@@ -182,7 +182,7 @@ struct BenchTests {
         #expect(customers == 50)
         #expect(lonely == 0)
         let summed = try await pool.query(
-          "SELECT sum(number)::bigint FROM tenure.movement_day WHERE kind = 'charged'"
+          "SELECT sum(number)::bigint FROM tenure.movement_day WHERE kind = 'charged' AND basis = 'at'"
         ).decodeOnly(Int.self)
         #expect(summed == charges)
       }
