@@ -244,7 +244,7 @@ extension DataTable {
       } + (details.isEmpty ? [] : [DataColumn(label: "Details")]),
       rows: items.rows.indices.map { index in
         DataRow(
-          cells: shown.map { place in
+          cells: shown.map { place -> DataCell in
             let (column, value) = (items.columns[place], items.rows[index][place])
             var cell = DataCell(value, of: column, in: items.report)
             cell.isHeading = place == shown.first

@@ -106,7 +106,7 @@ struct ReportTotals: Sendable {
         },
       rows: [], emptyText: "No period is complete yet.")
     guard ranges.count == 2 else { return comparison }
-    let currencies = Set((table.records + previous.records).currencies).sorted()
+    let currencies = (table.records + previous.records).currencies
     for column in table.columns {
       for currency in column.kind == .money ? currencies.map(Optional.some) : [nil] {
         let sides = zip([table, previous], ranges).map { table, range in

@@ -11,6 +11,7 @@ import Intake
 import JSONText
 import LedgerStorage
 import Logging
+import NIOCore
 import Postgres
 import PrivatePostgres
 import Reports

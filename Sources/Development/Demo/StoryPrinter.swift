@@ -176,9 +176,9 @@ struct DemoStory: Service {
     }
     var summary = DemoSummary(
       checks: stage.checks, audit: try await ledger.auditor.audit(), charges: charges.count)
-    for charge in charges
-    where (try? await admin.transaction(charge.transactionID))?.productID != charge.productID {
-      summary.missing.append(charge.transactionID)
+    for charge in charges {
+      let found = try? await admin.transaction(charge.transactionID)
+      if found?.productID != charge.productID { summary.missing.append(charge.transactionID) }
     }
     summary.print(with: printer)
     printInvitation(to: baseURL, after: stage.checks)

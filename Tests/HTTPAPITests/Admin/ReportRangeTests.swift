@@ -176,6 +176,27 @@ struct ReportRangeTests {
     #expect(chart[0].lines.map(\.seriesClass) == ["series-net", "series-previous"])
   }
 
+  @Test func `rare columns of items share one, and long identifiers are shown by their ends`() {
+    let items = ReportTable(
+      report: .revenue, asOf: Self.now,
+      columns: [
+        ReportColumn("at", .time), ReportColumn("transaction_id", .text),
+        ReportColumn("storefront", .text), ReportColumn("period_type", .text),
+      ],
+      rows: [
+        [.time(Self.now), .text("430001000663465"), .text("USA"), .text("trial")],
+        [.time(Self.now), .text("7"), .none, .text("normal")],
+      ], isCutShort: false)
+    let table = DataTable(items, caption: "Items", environment: .production)
+    #expect(table.columns.map(\.label) == ["Date", "Transaction", "Details"])
+    #expect(
+      table.rows.map { $0.cells.dropFirst().map(\.text) }
+        == [["…1000663465", "USA · Trial"], ["7", "Normal"]])
+    #expect(
+      table.rows[0].cells.dropFirst().map(\.identifier)
+        == ["430001000663465", "Storefront: USA, Period type: Trial"])
+  }
+
   @Test func `a sum with too many digits is left out`() {
     let table = Self.revenue(
       ("2026-02-01", "2026-02-28", "EUR", .max), ("2026-03-01", "2026-03-31", "EUR", 1))

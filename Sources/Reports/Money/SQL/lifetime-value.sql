@@ -42,15 +42,12 @@ RETURNS TABLE (cohort date, period integer, to_day date, segment text, currency 
     cohort_size bigint, revenue_milliunits bigint, proceeds_milliunits bigint,
     arpu_milliunits bigint, ltv_milliunits bigint)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_months(from_date, to_date, time_zone, least(as_of, known_at))
-    ),
-    counted AS (
+    WITH counted AS (
         SELECT i.cohort, i.period, i.day, i.charged_on, i.charged_product_id AS product_id,
             segment_of(by, i.product_id, i.storefront, i.offer_type, i.period_type) AS segment,
             i.currency, sum(i.number) FILTER (WHERE i.measure = 'cohort_size') AS size,
             sum(i.amount_milliunits) AS amount
-        FROM shown
+        FROM calendar_months(from_date, to_date, time_zone, least(as_of, known_at)) AS shown
         CROSS JOIN LATERAL lifetime_item(shown.first_day, shown.last_day, time_zone, product,
             environment, include_family_shared, known_at, least(as_of, known_at)) AS i
         GROUP BY 1, 2, 3, 4, 5, 6, 7

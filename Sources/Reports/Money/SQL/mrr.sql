@@ -130,18 +130,18 @@ COMMENT ON FUNCTION report_mrr IS
     'that of the charge, frozen; if Apple gave none the catalogue''s of that date, which is the '
     'part from_catalogue; without either 0. mrr = opening + new + reactivated + expansion + '
     'contraction + churned + currency_changed + exchange. new: paid for the first time; '
-    'reactivated: paid again after a lapse; expansion and contraction (negative): a higher or '
-    'lower price or another product; churned (negative): ended; currency_changed: changed to or '
-    'from another currency. by splits the rows by the product of the time, or by '
-    'the storefront, offer_type or period_type of the charge with which the paid time began '
-    '(segment; null: not reported). With product or by => '
-    '''product'' a change of product is a contraction of one product and an expansion of the '
-    'other. Never summed across currencies, unless reporting_currency is given: currencies with a '
-    'rate in exchange_rate, for the last day of the row and for the day before its first, are then '
-    'converted and summed up: the opening at the rate of the day before, all else at that of the '
-    'last day, and the difference is exchange; others keep rows of their own. Rates are those '
-    'known at known_at, or the first ones if none was known yet. Amounts are milliunits, each '
-    'rounded half away from zero; mrr_twelfths is exact, in twelfths of a milliunit.';
+    'reactivated: paid again after a lapse; expansion and contraction (negative): a higher or lower '
+    'price or another product; churned (negative): ended; currency_changed: changed to or from '
+    'another currency. by splits the rows by the product of the time, or by the storefront, '
+    'offer_type or period_type of the charge with which the paid time began (segment; null: not '
+    'reported). With product or by => ''product'' a change of product is a contraction of one '
+    'product and an expansion of the other. Never summed across currencies, unless '
+    'reporting_currency is given: currencies with a rate in exchange_rate, for the last day of the '
+    'row and for the day before its first, are then converted and summed up: the opening at the '
+    'rate of the day before, all else at that of the last day, and the difference is exchange; '
+    'others keep rows of their own. Rates are those known at known_at, or the first ones if none '
+    'was known yet. Amounts are milliunits, each rounded half away from zero; mrr_twelfths is '
+    'exact, in twelfths of a milliunit.';
 
 CREATE OR REPLACE FUNCTION report_mrr_item(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
     bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,

@@ -65,16 +65,16 @@ COMMENT ON FUNCTION report_active IS
     'Paid, unexpired subscriptions at the end of each day, week or month, and how that number came '
     'from the one at its start (opening). active = opening + new + resubscribed - churned + '
     'changed_in - changed_out; churned = expired + refunded. A subscription is unexpired until its '
-    'effective end: the expiry, the end of a grace period, or the date of a refund; with '
-    'auto-renew off it counts until then. new: paid for the first time. resubscribed: paid again '
-    'after a lapse, by the customer or because Apple charged after retrying; report_reactivations '
-    'has the former. expired: ended without a paid period that follows. refunded: ended by a '
-    'refund. changed_in, changed_out: changed to another product while paid; equal over all '
-    'products. include_trials counts a trial from its start: new is then its start instead of its '
-    'conversion, expired its end without one, and resubscribed that Apple charged for it later. '
-    'include_grants adds administrators'' grants, without a product. by splits the rows by '
-    'the product of the time, or by the storefront, offer_type or period_type of the charge with '
-    'which the paid time began (segment; null: not reported).';
+    'effective end: the expiry, the end of a grace period, or the date of a refund; with auto-renew '
+    'off it counts until then. new: paid for the first time. resubscribed: paid again after a '
+    'lapse, by the customer or because Apple charged after retrying; report_reactivations has the '
+    'former. expired: ended without a paid period that follows. refunded: ended by a refund. '
+    'changed_in, changed_out: changed to another product while paid; equal over all products. '
+    'include_trials counts a trial from its start: new is then its start instead of its conversion, '
+    'expired its end without one, and resubscribed that Apple charged for it later. include_grants '
+    'adds administrators'' grants, without a product. by splits the rows by the product of the '
+    'time, or by the storefront, offer_type or period_type of the charge with which the paid time '
+    'began (segment; null: not reported).';
 
 CREATE OR REPLACE FUNCTION report_active_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',

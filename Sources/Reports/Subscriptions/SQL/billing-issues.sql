@@ -57,9 +57,6 @@ RETURNS TABLE (measure text, from_day date, product_id text, storefront text, of
     period_type text, original_transaction_id text, transaction_id text, since timestamptz,
     until timestamptz, number bigint, account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    )
     -- What has begun has an end, which may be expected and lie ahead. The kinds are constants, so
     -- that their index is used.
     SELECT m.measure, i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
@@ -79,7 +76,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     UNION ALL
     SELECT k.measure, span.last_row, s.product_id, s.storefront, s.offer_type, s.period_type,
         s.original_transaction_id, s.transaction_id, s.since, s.until, s.number, a.account_id
-    FROM span
+    FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN (VALUES ('in_grace_period'), ('in_billing_retry')) AS k (measure)
     CROSS JOIN LATERAL billing_issue_stock(k.measure, span.last_day, time_zone, product,
         environment, include_family_shared, known_at, least(as_of, known_at)) AS s
@@ -165,8 +162,8 @@ COMMENT ON FUNCTION report_billing_issues IS
     'in_grace_period: those with access, at the end of each day, week or month; in_billing_retry: '
     'those without. entered: how many billing issues began; a retry that follows a grace period is '
     'the same issue. recovered: Apple charged after all; lost: Apple gave up or the customer '
-    'cancelled; both by their own date. cohort_recovered and cohort_lost are the same by the day '
-    'on which the issue began; the others of those entered are still open. recovery_rate = '
+    'cancelled; both by their own date. cohort_recovered and cohort_lost are the same by the day on '
+    'which the issue began; the others of those entered are still open. recovery_rate = '
     'cohort_recovered / entered, rounded to 6 digits; final only when none is open. by splits the '
     'rows by the product, storefront, offer_type or period_type of the charge (segment; null: not '
     'reported).';

@@ -47,13 +47,12 @@ COMMENT ON FUNCTION report_churn IS
     'period that follows; it has a cause. voluntary: the customer cancelled or, counted again in '
     'price_not_consented, did not consent to a price; involuntary: billing; product_withdrawn: it '
     'could not be bought any more; unknown: Apple gave no reason, or revoked a trial. refunded: '
-    'ended by a refund. churned = expired + refunded. resubscribed: paid again after a lapse, as '
-    'in report_active; not taken off. churn_rate = churned / active_at_start, rounded to 6 digits; '
+    'ended by a refund. churned = expired + refunded. resubscribed: paid again after a lapse, as in '
+    'report_active; not taken off. churn_rate = churned / active_at_start, rounded to 6 digits; '
     'null if none was active. expiry_rate = expired / active_at_start, likewise. include_trials '
-    'adds trials; a conversion is not churn. by splits the rows by the product of the '
-    'time, or by the storefront, offer_type or period_type of the charge with which the paid time '
-    'began (segment; null: not reported). A change of '
-    'product is not churn.';
+    'adds trials; a conversion is not churn. by splits the rows by the product of the time, or by '
+    'the storefront, offer_type or period_type of the charge with which the paid time began '
+    '(segment; null: not reported). A change of product is not churn.';
 
 CREATE OR REPLACE FUNCTION report_churn_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
