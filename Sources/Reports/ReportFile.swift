@@ -13,10 +13,10 @@ package struct ReportFile: Sendable {
   let cursor: Cursor
   let place: FilePlaces.Place
 
-  package var head: String { columns.csv }
+  package var head: String { columns.csvHead }
 
   package func next() async throws -> String? {
-    try await cursor.next()?.map { row in try columns.map(row.value).csv }.joined()
+    try await cursor.next()?.map { row in columns.csv(try columns.map(row.value)) }.joined()
   }
 
   /// Returns the connection before the end.

@@ -111,7 +111,7 @@ extension ReportTable {
 
   // MARK: For programs
 
-  private var csv: String { columns.csv + rows.map(\.csv).joined() }
+  private var csv: String { columns.csvHead + rows.map(columns.csv).joined() }
 
   private var json: String {
     var json = JSONWriter(capacity: 256 + rows.count * columns.count * 24)
@@ -145,19 +145,28 @@ extension [[String]] {
   }
 }
 
+/// CSV has each amount twice: in milliunits and, in a column named without that unit, as a decimal
+/// number in the currency's own digits.
 extension [ReportColumn] {
-  var csv: String { map(\.name).joined(separator: ",") + "\r\n" }
-}
+  var csvHead: String {
+    flatMap { $0.kind == .money ? [$0.name, $0.nameWithoutUnit] : [$0.name] }
+      .joined(separator: ",") + "\r\n"
+  }
 
-extension [ReportValue] {
-  var csv: String { map(\.csv).joined(separator: ",") + "\r\n" }
+  func csv(_ row: [ReportValue]) -> String {
+    zip(self, row).flatMap { column, value in
+      column.kind == .money ? [value.csv, value.decimal] : [value.csv]
+    }.joined(separator: ",") + "\r\n"
+  }
 }
 
 extension ReportColumn {
   /// Its name as words, without the unit.
-  package var title: String {
+  package var title: String { nameWithoutUnit.replacing("_", with: " ") }
+
+  fileprivate var nameWithoutUnit: String {
     let unit = ["_ms", "_milliunits"].first { name.hasSuffix($0) } ?? ""
-    return String(name.dropLast(unit.count)).replacing("_", with: " ")
+    return String(name.dropLast(unit.count))
   }
 
   package var isNumber: Bool {
@@ -189,6 +198,11 @@ extension ReportValue {
 
   /// An amount with the currency's digits, rounded half away from zero: `9.99 EUR`, `1500 JPY`.
   package static func words(milliunits: Int64, _ currency: String?) -> String {
+    let amount = decimal(milliunits: milliunits, currency)
+    return currency.map { "\(amount) \($0)" } ?? amount
+  }
+
+  private static func decimal(milliunits: Int64, _ currency: String?) -> String {
     // Without a currency, all that there are.
     let digits = currency != nil || milliunits % 10 == 0 ? fractionDigits(of: currency) : 3
     let unit: UInt64 = [1000, 100, 10, 1][digits]
@@ -196,8 +210,15 @@ extension ReportValue {
     let (units, rest) = rounded.quotientAndRemainder(dividingBy: 1000 / unit)
     let fraction = String(repeating: "0", count: max(0, digits - "\(rest)".count)) + "\(rest)"
     let sign = milliunits < 0 && rounded > 0 ? "-" : ""
-    let amount = digits == 0 ? "\(sign)\(units)" : "\(sign)\(units).\(fraction)"
-    return currency.map { "\(amount) \($0)" } ?? amount
+    return digits == 0 ? "\(sign)\(units)" : "\(sign)\(units).\(fraction)"
+  }
+
+  fileprivate var decimal: String {
+    if case .money(let number, let currency) = self {
+      Self.decimal(milliunits: number, currency)
+    } else {
+      ""
+    }
   }
 
   /// The digits after the point in a currency's amounts (ISO 4217); two for an unknown currency.

@@ -2,6 +2,7 @@ import ArgumentParser
 import Bootstrap
 import Development
 import Observability
+import Subscriptions
 
 struct Tenure: AsyncParsableCommand {
   static let configuration = CommandConfiguration(

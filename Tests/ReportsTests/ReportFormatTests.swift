@@ -105,7 +105,7 @@ struct ReportFormatTests {
 
   // swift-format-ignore
   @Test(arguments: [
-    // value                                        in a table       in CSV and JSON
+    // value                                        in a table       for programs
     (.money(milliunits: 9990, currency: "EUR"),     "9.99 EUR",      "9990"),
     (.money(milliunits: -5991, currency: "EUR"),    "-5.99 EUR",     "-5991"),
     (.money(milliunits: 962_457, currency: "EUR"),  "962.46 EUR",    "962457"),
@@ -129,8 +129,16 @@ struct ReportFormatTests {
     let lines = table.text(.table).split(separator: "\n")
     #expect(lines.first?.trimmed == "mrr")
     #expect(lines.last?.trimmed == words)
-    #expect(table.text(.csv) == "mrr_milliunits\r\n\(plain)\r\n")
+    let decimal = if case .money = value { words.prefix { $0 != " " } } else { words.prefix(0) }
+    #expect(table.text(.csv) == "mrr_milliunits,mrr\r\n\(plain),\(decimal)\r\n")
     #expect(table.text(.json).contains("{\"mrr_milliunits\":\(plain)}"))
+  }
+
+  @Test func `no two columns of a file have one name`() {
+    for columns in Report.all.flatMap({ [$0.columns, $0.itemColumns] }) {
+      let names = columns.csvHead.split(separator: ",")
+      #expect(Set(names).count == names.count, "\(names)")
+    }
   }
 }
 

@@ -170,7 +170,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
   ) async throws -> Response {
     guard AdminURL.contains(request.uri.path) else { return try await next(request, context) }
     var context = context
-    let sealed = request.cookie(Cookie.flashName)
+    let sealed = request.cookie(.flash)
 
     var response: Response
     do {
@@ -197,7 +197,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
   /// The session of a valid cookie that was not logged out.
   private func session(of request: Request) async throws -> AdminSession? {
     guard !StaticFile.paths.contains(ExactText(request.uri.path)),
-      let cookie = request.cookie(Cookie.sessionName),
+      let cookie = request.cookie(.session),
       let session = AdminSession(cookie: cookie, keys: api.keys, at: now()),
       try await ledger.administration.isOpen(session: session.id)
     else { return nil }

@@ -87,10 +87,10 @@ struct RateFormController: ActionController {
             currency: text(.currency), reportingCurrency: text(.reportingCurrency))
           : .commission(productID: product.isEmpty ? nil : product),
         text(.value), validFrom: text(.validFrom))
-    } catch {
+      try await ledger.rates.set(rate, by: try sent.context.actingAdministrator(), at: now())
+    } catch let error as RateFault {
       throw Problem.invalid(error.field.rawValue, error.text)
     }
-    try await ledger.rates.set(rate, by: try sent.context.actingAdministrator(), at: now())
     return sent.done(
       "\(rate.label): \(rate.value)\(kind == .commission ? "%" : "") from \(CalendarDate.name(rate.validFrom)).",
       then: AdminURL.rates)
@@ -103,7 +103,7 @@ struct RateFormController: ActionController {
     {
       FormField(
         id: field.rawValue.replacing("_", with: "-"), name: field.rawValue, label: label,
-        isInput: true, type: type, maximumLength: 255, isRequired: field != .product, hint: hint)
+        isInput: true, type: type, maximumLength: 255, isRequired: true, hint: hint)
     }
     let fields =
       isExchange
@@ -114,8 +114,11 @@ struct RateFormController: ActionController {
           .value, "Rate", hint: "The value of one unit in the reporting currency, such as 0.92."),
       ]
       : [
-        field(
-          .product, "Product ID", hint: "Empty: all products without a commission of their own."),
+        FormField(
+          id: "product-id", name: RateFault.Field.product.rawValue, label: "Product",
+          isSelect: true, value: "",
+          options: [("", "All products without a commission of their own", true)]
+            + catalogue.products.map { ($0.id.rawValue, $0.id.rawValue, false) }),
         field(.value, "Percent", hint: "For example 15."),
       ]
     return ActionForm(

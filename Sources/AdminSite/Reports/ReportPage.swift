@@ -147,8 +147,13 @@ struct ReportPageController: Controller {
     }
     if let table { frame.asOf = Moment(table.asOf) }
     if isWorking { frame.refreshSeconds = Self.refreshSeconds }
-    let address = AdminURL.report(
-      report.name, choices: asked.choices.query(of: report) + [("format", "csv")])
+    if isRight {
+      frame.actions.append(
+        PageLink(
+          label: "CSV",
+          href: AdminURL.report(
+            report.name, choices: asked.choices.query(of: report) + [("format", "csv")])))
+    }
     return PageRenderer.response(
       (
         page: frame, name: report.name, summary: report.summary,
@@ -159,7 +164,7 @@ struct ReportPageController: Controller {
         faults: asked.faultTexts, advice: table.flatMap { Self.advice($0, asked.choices) },
         action: AdminURL.report(report.name),
         range: isRight ? asked.rangeText : nil,
-        previousRange: asked.previousRange?.text, presets: isRight ? asked.presets : [],
+        presets: isRight ? asked.presets : [],
         form: form, workingHref: isWorking ? request.uri.string : nil,
         // A chart would lack the latest rows.
         charts: table.map {
@@ -168,8 +173,7 @@ struct ReportPageController: Controller {
             : ReportCharts(table: $0, request: asked, previous: previous, showsZeros: false)
               .pictures
         } ?? [],
-        tables: table.map { asked.tables($0, previous: previous, revenue: revenue) } ?? [],
-        downloads: isRight ? [PageLink(label: "CSV", href: address)] : []
+        tables: table.map { asked.tables($0, previous: previous, revenue: revenue) } ?? []
       ), "report", status: isRight ? .ok : .badRequest)
   }
 
@@ -235,6 +239,7 @@ struct ReportPageController: Controller {
         found.items, caption: "Items", environment: cell.choices.environment, without: common)
     if !shared.isEmpty { table.note = "All of them: \(shared.joined(separator: " · "))." }
     let period = cell.choices.period.map { "Month \($0) of the cohort" }
+    frame.actions = [PageLink(label: "CSV", href: address([("format", "csv")]))]
     return PageRenderer.response(
       (
         page: frame, number: found.sum.words,
@@ -245,8 +250,7 @@ struct ReportPageController: Controller {
         properties: [
           Property("Period", period ?? asked.range?.text ?? asked.rangeText)
         ] + row + chosen,
-        table: table, paging: paging,
-        downloads: [PageLink(label: "CSV", href: address([("format", "csv")]))]
+        table: table, paging: paging
       ), "drill-down")
   }
 }

@@ -99,7 +99,7 @@ extension ReportRequest {
     if let to = choices.to, to.daysSince1970 < last.daysSince1970 { last = to }
     let usual =
       switch report == .intake ? nil : bucket {
-      case .day?: last.adding(days: -29)
+      case .day?: last.adding(days: -27)
       case .week?: last.start(of: .week).adding(days: -77)
       case .month?: last.start(of: .month).adding(months: -11)
       case nil: last.adding(days: 1 - choices.days)
@@ -149,8 +149,11 @@ extension ReportRequest {
       }
     }
     let (day, month) = (today, today.start(of: .month))
+    // The usual days of each.
+    let days = report == .intake ? ReportChoices().days : 28
     let all: [(String, CalendarDate, ReportChoices.Bucket)] = [
-      ("Last 7 days", day.adding(days: -6), .day), ("Last 28 days", day.adding(days: -27), .day),
+      ("Last 7 days", day.adding(days: -6), .day),
+      ("Last \(days) days", day.adding(days: 1 - days), .day),
       ("Last 3 months", month.adding(months: -2), .week),
       ("Last 12 months", month.adding(months: -11), .month),
       ("Year to date", CalendarDate(year: day.year, month: 1, day: 1), .month),
@@ -220,6 +223,11 @@ extension ReportRequest {
       row["to_day"]?.text.flatMap { CalendarDate(iso8601: $0) }
       ?? from?.start(of: bucket ?? .day).adding(1, bucket ?? .day).adding(days: -1)
     return last.map { hasEnded($0, of: table) } ?? true
+  }
+
+  /// Whether the last period was not over at the moment of the answer.
+  func hasUnfinished(_ table: ReportTable) -> Bool {
+    bucket != nil && range.map { !hasEnded($0.last, of: table) } ?? false
   }
 
   /// Whether a day was over at the moment of the answer.

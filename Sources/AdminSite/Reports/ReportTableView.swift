@@ -16,7 +16,8 @@ extension ReportRequest {
   func tables(_ table: ReportTable, previous: ReportTable?, revenue: ReportTable? = nil)
     -> [DataTable]
   {
-    let all = allNumbers(table, previous: previous, revenue: revenue)
+    let comparison = ReportTotals.comparison(table, with: previous, of: self)
+    let all = [comparison].compactMap(\.self) + allNumbers(table, revenue: revenue)
     guard choices.by != nil, let measure = report.measure, !table.isCutShort else { return all }
     let isMoney = measure.added.contains { $0.hasSuffix("_milliunits") }
     let currencies: [String?] = isMoney ? table.records.currencies : [nil]
@@ -29,9 +30,7 @@ extension ReportRequest {
       }
   }
 
-  private func allNumbers(
-    _ table: ReportTable, previous: ReportTable?, revenue: ReportTable?
-  ) -> [DataTable] {
+  private func allNumbers(_ table: ReportTable, revenue: ReportTable?) -> [DataTable] {
     switch report {
     case .retention: return [DataTable(cohortsOf: table, of: self)]
     case .lifetimeValue where choices.by != nil && !table.isCutShort:
@@ -51,7 +50,7 @@ extension ReportRequest {
         ]
       }
     case .subscriptions where !table.isCutShort: return [DataTable(statesOf: table, of: self)]
-    case .ownership where !table.isCutShort && previous == nil && choices.by == nil:
+    case .ownership where !table.isCutShort && choices.by == nil:
       return [DataTable(ownershipOf: table, of: self)]
     case .intake:
       // What is open now has no day.
@@ -64,18 +63,13 @@ extension ReportRequest {
     case .revenue:
       var folded = DataTable(
         table, of: self, caption: "Trials, offers, and refunds by the date of the purchase",
-        previous: previous,
         columns: { !$0.isNumber || Self.secondary.contains($0.name) })
       folded.isFolded = true
       return [
-        DataTable(
-          table, of: self, previous: previous,
-          columns: { !Self.secondary.contains($0.name) }),
-        folded,
+        DataTable(table, of: self, columns: { !Self.secondary.contains($0.name) }), folded,
       ]
     case .refunds:
-      var refunds = DataTable(
-        table, of: self, previous: previous, rows: { $0["days_after"]?.text != nil })
+      var refunds = DataTable(table, of: self, rows: { $0["days_after"]?.text != nil })
       refunds.note =
         refunds.note
         ?? (refundedShares(table, revenue) + [
@@ -86,14 +80,14 @@ extension ReportRequest {
     case .orders where !table.isCutShort:
       let ofCharges: Set<String> = ["paid_without_order", "not_delivered"]
       var charges = DataTable(
-        table, of: self, caption: "Charges, by their own date", previous: previous,
+        table, of: self, caption: "Charges, by their own date",
         columns: { !$0.isNumber || ofCharges.contains($0.name) })
       charges.note =
         "All charges of these days, with and without an order: they do not add up with the orders. "
         + "Not delivered: your server has not reported the delivery."
       return [
         DataTable(
-          table, of: self, caption: "Orders, by the date of the order", previous: previous,
+          table, of: self, caption: "Orders, by the date of the order",
           columns: { !ofCharges.contains($0.name) }), charges,
       ]
     case .unclaimed where !table.isCutShort:
@@ -112,7 +106,7 @@ extension ReportRequest {
           }
           return shown
         }
-    default: return [DataTable(table, of: self, previous: previous)]
+    default: return [DataTable(table, of: self)]
     }
   }
 
@@ -139,11 +133,10 @@ extension ReportRequest {
 }
 
 extension DataTable {
-  /// Some rows of a report, each number with a link to its items; the totals have those of the period
-  /// before.
+  /// Some rows of a report, each number with a link to its items, and their total.
   init(
     _ table: ReportTable, of request: ReportRequest, caption: String? = nil,
-    previous: ReportTable? = nil, columns isShown: (ReportColumn) -> Bool = { _ in true },
+    columns isShown: (ReportColumn) -> Bool = { _ in true },
     rows isListed: (ReportRow) -> Bool = { _ in true }
   ) {
     let records = table.records.filter(isListed)
@@ -159,9 +152,7 @@ extension DataTable {
         && (!["environment", "bundle_id"].contains(name) || Set(values).count > 1)
         && (name != "first_at" || records.contains { $0[name] != $0["last_at"] })
         && (values.isEmpty || values.contains { $0 != .none })
-        && (!Self.isRare(table.columns[place], in: table.report)
-          || values.contains { $0.integer != 0 }
-          || previous?.records.contains { $0.integer(name) != 0 } == true)
+        && (!table.columns[place].isRare(in: table.report) || values.contains { $0.integer != 0 })
         && (name != "from_day" || request.bucket != nil)
     }.sorted {
       (Self.rank(table.columns[$0], in: table.report), $0)
@@ -205,7 +196,7 @@ extension DataTable {
     if table.report == .refunds, !table.isCutShort {
       rows = ReportTotals.withSubtotals(rows, of: records, table, columns, of: request)
     }
-    rows += ReportTotals.rows(table, columns, previous: previous, of: request)
+    rows += ReportTotals.rows(table, columns, of: request)
     let currencies = records.currencies
     if hasMoney, currencies.count == 1, let currency = currencies.first {
       self.caption += ", \(currency)"
@@ -242,19 +233,24 @@ extension DataTable {
         && name != "from_day" && !(name == "origin_at" && items.startAtOnce)
         && !(isAlike && ["measure", "number", "day"].contains(name))
     }.sorted { (Self.rank(items.columns[$0]), $0) < (Self.rank(items.columns[$1]), $1) }
+    let details = places.filter { Self.details.contains(items.columns[$0].name) }
+    let shown = places.filter { !details.contains($0) }
     self.init(
       caption: caption,
-      columns: places.map { place in
+      columns: shown.map { place in
         let column = items.columns[place]
         let isOfCharge = items.report == .revenue && column.name == "origin_at"
         return DataColumn(column, of: items.report, as: isOfCharge ? "charged" : nil)
-      },
+      } + (details.isEmpty ? [] : [DataColumn(label: "Details")]),
       rows: items.rows.indices.map { index in
         DataRow(
-          cells: places.map { place in
+          cells: shown.map { place -> DataCell in
             let (column, value) = (items.columns[place], items.rows[index][place])
             var cell = DataCell(value, of: column, in: items.report)
-            cell.isHeading = place == places.first
+            cell.isHeading = place == shown.first
+            if Self.longIDs.contains(column.name), cell.text.count > Self.longestID {
+              (cell.text, cell.identifier) = ("…\(cell.text.suffix(Self.longestID))", cell.text)
+            }
             if column.name == "mrr_twelfths", let twelfths = value.integer,
               let currency = items.value("currency", inRow: index)?.text
             {
@@ -272,22 +268,18 @@ extension DataTable {
             default: break
             }
             return cell
-          })
+          } + (details.isEmpty ? [] : [DataCell(details: details, ofItem: index, in: items)]))
       },
       emptyText: "No items.")
   }
 
-  /// Whether a column is left out if all of its numbers are 0.
-  private static func isRare(_ column: ReportColumn, in report: Report) -> Bool {
-    let rare = [
-      "from_catalogue_milliunits", "currency_changed_milliunits", "exchange_milliunits",
-      "family_shared",
-    ]
-    return rare.contains(column.name)
-      // The causes.
-      || report == .churn && column.kind == .number
-        && !["active_at_start", "churned"].contains(column.name)
-  }
+  /// The columns of items that share one column of the page.
+  private static let details = [
+    "storefront", "offer_type", "offer_id", "period_type", "ownership_type", "price_source",
+  ]
+  /// Shown by their ends, which differ; the tooltip has all of it.
+  private static let longIDs = ["original_transaction_id", "transaction_id", "order_id"]
+  private static let longestID = 10
 
   /// The place of a report's column: on a phone, the first few are seen.
   private static func rank(_ column: ReportColumn, in report: Report) -> Int {
@@ -307,11 +299,8 @@ extension DataTable {
       "at", "refunded_at", "since", "due_at", "first_seen_at", "account_id", "amount_milliunits",
       "mrr_twelfths", "product_id", "charged_at",
     ]
-    let last = [
-      "transaction_id", "storefront", "offer_type", "period_type", "ownership_type", "price_source",
-    ]
     return first.firstIndex(of: column.name)
-      ?? last.firstIndex(of: column.name).map { first.count + 1 + $0 } ?? first.count
+      ?? (column.name == "transaction_id" ? first.count + 1 : first.count)
   }
 
   /// The page of the original transaction that a job's or an action's subject names, or nil.
@@ -328,6 +317,19 @@ extension DataTable {
       !parts[1].isEmpty
     else { return nil }
     return AdminURL.originalTransaction(parts[1], environment: parts[0])
+  }
+}
+
+extension ReportColumn {
+  /// Whether it is left out if all of its numbers are 0.
+  func isRare(in report: Report) -> Bool {
+    let rare = [
+      "from_catalogue_milliunits", "currency_changed_milliunits", "exchange_milliunits",
+      "family_shared",
+    ]
+    return rare.contains(name)
+      // The causes.
+      || report == .churn && kind == .number && !["active_at_start", "churned"].contains(name)
   }
 }
 
@@ -348,6 +350,20 @@ extension DataCell {
       text: label.text, isNumber: column.isNumber,
       isCode: column.kind == .text && (column.name.hasSuffix("_id") || column.name == "renews_as"),
       identifier: label.identifier)
+  }
+
+  /// The values of some columns in one cell, as in `USA · Normal`, with their names in the tooltip.
+  fileprivate init(details: [Int], ofItem index: Int, in items: ReportTable) {
+    let texts = details.map { place in
+      let column = items.columns[place]
+      return (
+        name: column.label(in: items.report),
+        value: items.rows[index][place].label(in: column.name, of: items.report).text
+      )
+    }.filter { !$0.value.isEmpty }
+    self.init(
+      text: texts.map(\.value).joined(separator: " · "),
+      identifier: texts.map { "\($0.name): \($0.value)" }.joined(separator: ", "))
   }
 
   mutating func take(_ period: ReportPeriods.Period) {

@@ -1,8 +1,8 @@
 import Reports
 import Subscriptions
 
-/// The rows below a report's table: sums of what was counted in the periods that have ended, and the
-/// latest number of what is counted at their end, compared with the period before.
+/// Sums of what was counted in the periods that have ended, and the latest number of what is counted
+/// at their end: the row below a report's table, and the comparison with as many periods before.
 struct ReportTotals: Sendable {
   private let table: ReportTable
   private let request: ReportRequest
@@ -21,19 +21,27 @@ struct ReportTotals: Sendable {
     currency = currencies.count == 1 ? currencies[0] : nil
   }
 
-  /// - Parameter end: Leaves out the periods from this day on; nil: unfinished ones.
-  private init(_ table: ReportTable, of request: ReportRequest, before end: CalendarDate?) {
+  /// - Parameters:
+  ///   - end: Leaves out the periods from this day on; nil: unfinished ones.
+  ///   - currency: Leaves out the rows of other currencies; nil: none.
+  private init(
+    _ table: ReportTable, of request: ReportRequest, before end: CalendarDate?,
+    in currency: String? = nil
+  ) {
     let periods = ReportPeriods(table, of: request).all
     let ended = periods.filter { end.map($0.isBefore) ?? !$0.isUnfinished }
     let names = Set(ended.map(\.from))
     let rows = table.records.filter { row in
-      row["from_day"] == nil || row.periodStart.map(names.contains) ?? false
+      (row["from_day"] == nil || row.periodStart.map(names.contains) ?? false)
+        && (currency == nil || row["currency"]?.text == currency)
     }
     let counted = Set(rows.compactMap(\.periodStart))
     self.init(
       table, of: request, rows: rows,
       latest: ended.last { counted.contains($0.from) }
-        .map { last in table.records.filter { $0.periodStart == last.from } } ?? [])
+        .map { last in rows.filter { $0.periodStart == last.from } } ?? [])
+    // Without rows there is 0 of it.
+    self.currency = currency ?? self.currency
   }
 
   /// The rows of a table, and after those of a period that has several their sum.
@@ -54,59 +62,84 @@ struct ReportTotals: Sendable {
   }
 
   static func rows(
-    _ table: ReportTable, _ columns: [ReportColumn], previous: ReportTable?,
-    of request: ReportRequest
+    _ table: ReportTable, _ columns: [ReportColumn], of request: ReportRequest
   ) -> [DataRow] {
     guard !table.isCutShort, table.report != .intake, !table.report.hasCohorts else { return [] }
     var totals = ReportTotals(table, of: request, before: nil)
     // All that there is, such as today's actions.
-    let isSoFar = previous == nil && totals.rows.isEmpty
+    let isSoFar = totals.rows.isEmpty
     if isSoFar, let last = request.range?.last {
       totals = ReportTotals(table, of: request, before: last.adding(days: 1))
     }
-    let hasUnfinished =
-      request.bucket != nil
-      && request.range.map { !request.hasEnded($0.last, of: table) } ?? false
-    // As many periods as have ended.
-    var before: ReportTotals?
-    var compared: DayRange?
-    if let previous, !previous.isCutShort, request.bucket != nil, let range = request.previousRange
-    {
-      let starts = request.starts(of: range)
-      let ended = hasUnfinished ? (request.range.map(request.starts)?.count ?? 0) - 1 : starts.count
-      if ended > 0 {
-        let end = ended < starts.count ? starts[ended] : range.last.adding(days: 1)
-        before = ReportTotals(previous, of: request, before: end)
-        compared = DayRange(first: range.first, last: end.adding(days: -1))
-      }
-    }
-    // Without rows there is 0 of the other one's currency.
-    if totals.rows.isEmpty { totals.currency = before?.currency }
-    before?.currency = totals.currency
-    let numbers = columns.map(totals.number)
-    guard totals.rows.count > 1 || previous != nil, numbers.contains(where: { $0 != nil }) else {
+    guard totals.rows.count > 1, columns.contains(where: { totals.number($0) != nil }) else {
       return []
     }
     let hasStock = columns.contains { table.report.isStock($0.name) }
-    var rows = [
+    return [
       totals.row(
         hasStock ? "Total or latest" : "Total",
-        isSoFar ? "so far" : hasUnfinished ? "of complete periods" : nil, columns)
+        isSoFar ? "so far" : request.hasUnfinished(table) ? "of complete periods" : nil, columns)
     ]
-    guard let before, let compared else { return rows }
-    rows.append(before.row("Previous period", compared.text, columns))
-    rows.append(
-      DataRow(
-        cells: zip(columns, numbers).enumerated().map { place, pair in
-          let (column, number) = pair
-          guard place > 0 else { return DataCell(text: "Change", isHeading: true) }
-          var cell = DataCell(text: "", isNumber: column.isNumber)
-          if let number, let old = before.number(column) {
-            (cell.text, cell.note) = totals.change(from: old, to: number, column)
-          }
-          return cell
-        }, rowClass: "total change"))
-    return rows
+  }
+
+  /// The numbers of the periods that have ended beside those of as many before; nil unless it is
+  /// asked for.
+  static func comparison(
+    _ table: ReportTable, with previous: ReportTable?, of request: ReportRequest
+  ) -> DataTable? {
+    guard let previous, !previous.isCutShort, !table.isCutShort, let range = request.range,
+      let before = request.previousRange
+    else { return nil }
+    let (starts, ends) = (request.starts(of: range), request.starts(of: before))
+    let ended = request.hasUnfinished(table) ? starts.count - 1 : starts.count
+    func part(_ range: DayRange, _ starts: [CalendarDate]) -> DayRange {
+      DayRange(
+        first: range.first,
+        last: ended < starts.count ? starts[ended].adding(days: -1) : range.last)
+    }
+    let ranges = ended > 0 ? [part(range, starts), part(before, ends)] : []
+    var comparison = DataTable(
+      caption: "Comparison",
+      columns: [DataColumn(label: "Measure")]
+        + (ranges.map(\.text) + ["Change", "Relative change"]).map {
+          DataColumn(label: $0, isNumber: true)
+        },
+      rows: [], emptyText: "No period is complete yet.")
+    guard ranges.count == 2 else { return comparison }
+    let currencies = (table.records + previous.records).currencies
+    for column in table.columns {
+      for currency in column.kind == .money ? currencies.map(Optional.some) : [nil] {
+        let sides = zip([table, previous], ranges).map { table, range in
+          ReportTotals(table, of: request, before: range.last.adding(days: 1), in: currency)
+        }
+        if let row = sides[0].row(column, besides: sides[1], in: currency) {
+          comparison.rows.append(row)
+        }
+      }
+    }
+    return comparison
+  }
+
+  /// A number, the one before, and the change; nil for one that is not counted, or rare and 0.
+  private func row(_ column: ReportColumn, besides before: ReportTotals, in currency: String?)
+    -> DataRow?
+  {
+    let name = column.label(in: table.report) + (currency.map { ", \($0)" } ?? "")
+    var cells = [self, before].map { $0.cell(column) }
+    guard cells.contains(where: { !$0.text.isEmpty }) else { return nil }
+    var change = DataCell(text: "", isNumber: true)
+    var share = change
+    if let new = number(column), let old = before.number(column) {
+      if new == 0, old == 0, column.isRare(in: table.report) { return nil }
+      (change.text, share.text) = self.change(from: old, to: new, column)
+    }
+    cells += [change, share]
+    // The heading names it.
+    if let currency {
+      for place in cells.indices { cells[place].text.replace(" \(currency)", with: "") }
+    }
+    return DataRow(
+      cells: [DataCell(text: name, isHeading: true, identifier: column.name)] + cells)
   }
 
   /// The sum of a column in one currency over the periods that have ended; nil if it has too many
@@ -120,24 +153,22 @@ struct ReportTotals: Sendable {
 
   private func row(_ name: String, _ note: String?, _ columns: [ReportColumn]) -> DataRow {
     DataRow(
-      cells: columns.enumerated().map { place, column in
-        guard place > 0 else { return DataCell(text: name, isHeading: true, note: note) }
-        let number = number(column)
-        var cell = DataCell(
-          text: number.map { text($0, column) } ?? "", isNumber: column.isNumber, isNil: number == 0
-        )
-        if number ?? 0 != 0 {
-          cell.href = table.cell(
-            column.name, sumOf: counted(column), among: rows, of: request.choices
-          ).map(request.href)
-        }
-        if let share = table.report.shares[column.name] {
-          cell.take(share) { name in
-            table.columns.first { $0.name == name }.flatMap(self.number)
-          }
-        }
-        return cell
-      }, rowClass: "total")
+      cells: [DataCell(text: name, isHeading: true, note: note)] + columns.dropFirst().map(cell),
+      rowClass: "total")
+  }
+
+  private func cell(_ column: ReportColumn) -> DataCell {
+    let number = number(column)
+    var cell = DataCell(
+      text: number.map { text($0, column) } ?? "", isNumber: column.isNumber, isNil: number == 0)
+    if number ?? 0 != 0 {
+      cell.href = table.cell(column.name, sumOf: counted(column), among: rows, of: request.choices)
+        .map(request.href)
+    }
+    if let share = table.report.shares[column.name] {
+      cell.take(share) { name in table.columns.first { $0.name == name }.flatMap(self.number) }
+    }
+    return cell
   }
 
   /// Nil for a column whose numbers can't be added up.
@@ -175,15 +206,16 @@ struct ReportTotals: Sendable {
 
   /// As in `+12` and `+25.00%`.
   private func change(from old: Int64, to new: Int64, _ column: ReportColumn)
-    -> (text: String, share: String?)
+    -> (text: String, share: String)
   {
     let difference = new.subtractingReportingOverflow(old)
-    guard !difference.overflow else { return ("", nil) }
+    guard !difference.overflow else { return ("", "") }
     let sign = difference.partialValue > 0 ? "+" : ""
     let share = ReportValue.share(
       of: difference.partialValue, in: Int64(clamping: old.magnitude), parts: 10_000)
     return (
-      sign + text(difference.partialValue, column), share.map { sign + ChartUnit.share.text($0) }
+      sign + text(difference.partialValue, column),
+      share.map { sign + ChartUnit.share.text($0) } ?? ""
     )
   }
 }

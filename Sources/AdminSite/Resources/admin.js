@@ -83,7 +83,7 @@ for (const form of document.querySelectorAll("form[method=post]")) {
     setTimeout(() => delete form.dataset.sent, 2000);
     // The file comes with the message for the next page.
     const waiting = setInterval(() => {
-      if (!document.cookie.includes("tenure_admin_notice=")) return;
+      if (!/tenure_admin_notice(_\d+)?=/.test(document.cookie)) return;
       clearInterval(waiting);
       location = form.querySelector(".submit a").href;
     }, 200);

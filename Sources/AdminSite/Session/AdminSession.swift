@@ -112,8 +112,8 @@ struct AdminSession: Sendable {
 
 extension Request {
   /// The value of a cookie, if it is visible ASCII.
-  func cookie(_ name: String) -> String? {
-    let prefix = Array("\(name)=".utf8)
+  func cookie(_ cookie: AdminCookie) -> String? {
+    let prefix = Array("\(cookie.name(on: self))=".utf8)
     for field in headers[values: .cookie] {
       for pair in field.utf8.split(separator: UInt8(ascii: ";")) {
         let pair = pair.drop { $0 == UInt8(ascii: " ") }
@@ -127,29 +127,41 @@ extension Request {
   }
 }
 
-extension Cookie {
-  static let sessionName = "tenure_admin"
-  static let flashName = "tenure_admin_notice"
+/// The names of the pages' cookies.
+enum AdminCookie: String {
+  case session = "tenure_admin"
+  case flash = "tenure_admin_notice"
 
+  /// With the port in the browser's address, if any: browsers send a host's cookies to all of its
+  /// ports, and each server has sessions of its own.
+  func name(on request: Request) -> String {
+    let port = request.head.authority?.utf8.split(separator: UInt8(ascii: ":")).dropFirst().last
+      .flatMap { UInt16(Substring($0)) }
+    return rawValue + (port.map { "_\($0)" } ?? "")
+  }
+}
+
+extension Cookie {
   /// The session's cookie; nil deletes it.
   static func session(_ session: AdminSession?, on request: Request) -> Cookie {
-    admin(sessionName, session?.cookie, lifetime: AdminSession.lifetime, on: request)
+    admin(.session, session?.cookie, lifetime: AdminSession.lifetime, on: request)
   }
 
   /// The cookie for the next page's message; nil deletes it.
   static func flash(_ sealed: String?, on request: Request) -> Cookie {
-    admin(flashName, sealed, lifetime: .minutes(1), on: request)
+    admin(.flash, sealed, lifetime: .minutes(1), on: request)
   }
 
   /// `SameSite=Lax`, so that links in tickets work; forms also need the session's token.
   private static func admin(
-    _ name: String, _ value: String?, lifetime: Duration, on request: Request
+    _ cookie: AdminCookie, _ value: String?, lifetime: Duration, on request: Request
   ) -> Cookie {
     Cookie(
-      name: name, value: value ?? "", maxAge: value == nil ? 0 : Int(lifetime.components.seconds),
+      name: cookie.name(on: request), value: value ?? "",
+      maxAge: value == nil ? 0 : Int(lifetime.components.seconds),
       path: AdminURL.overview, secure: request.isSecure,
       // The script looks for the message of a download.
-      httpOnly: name == sessionName, sameSite: .lax)
+      httpOnly: cookie == .session, sameSite: .lax)
   }
 }
 

@@ -38,20 +38,22 @@ package struct Installation: Sendable {
 
 /// The page of the program's version, the checks of `tenure doctor`, and the names of the API keys.
 struct HealthPageController: Controller {
-  private typealias CheckRow = (badge: Badge, check: String, found: String, remedy: String?)
-
   let api: API
   let installation: Installation
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let findings = await installation.examine()
-    func rows(_ verdict: DoctorFinding.Verdict, _ badge: Badge) -> [CheckRow] {
+    let verdicts: [(DoctorFinding.Verdict, Badge)] = [
+      (.fault, Badge(text: "Fault", tone: Tone.bad)),
+      (.warning, Badge(text: "Warning", tone: Tone.warning)),
+      (.ok, Badge(text: "OK", tone: Tone.good)),
+    ]
+    let checks = verdicts.flatMap { verdict, badge in
       findings.filter { $0.verdict == verdict }.map {
-        (badge, $0.check, $0.found.withTimesForPeople, $0.remedy)
+        (badge: badge, check: $0.check, found: $0.found.withTimesForPeople, remedy: $0.remedy)
       }
     }
-    let passed = rows(.ok, Badge(text: "OK", tone: Tone.good))
     return PageRenderer.response(
       (
         page: try await pages.frame("Health", at: AdminURL.health, context),
@@ -59,10 +61,8 @@ struct HealthPageController: Controller {
           Property("Version", installation.version),
           Property("Schema", "\(SchemaMigrator.currentVersion)"),
         ],
-        problems: rows(.fault, Badge(text: "Fault", tone: Tone.bad))
-          + rows(.warning, Badge(text: "Warning", tone: Tone.warning)),
-        passed: passed,
-        passedText: passed.isEmpty ? nil : "\(Count.text(passed.count, "check")) passed",
+        checks: checks,
+        isFine: !checks.isEmpty && findings.allSatisfy { $0.verdict == .ok },
         keys: DataTable(
           caption: "API keys",
           columns: [DataColumn(label: "Name"), DataColumn(label: "Role")],

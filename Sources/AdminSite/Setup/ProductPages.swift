@@ -4,7 +4,6 @@ import Hummingbird
 import HummingbirdCore
 import JSONText
 import LedgerStorage
-import Reports
 import Subscriptions
 
 /// The catalogue, and each product with its versions.
@@ -125,30 +124,21 @@ struct ProductFormController: ActionController {
       return try await sent.confirm(
         consequences: changes.map { $0.isEmpty ? ["Nothing changes."] : $0 }
           ?? (["“\(id)” is added. Charges recorded before count immediately."] + values),
-        warnings: try await warnings(from: old, to: product))
+        warnings: warnings(from: old, to: product))
     }
     _ = try await api.catalogue.describe(product, by: administrator)
     return sent.done("“\(id)” was saved.", then: AdminURL.product(id.rawValue))
   }
 
   /// Who loses what by another list of entitlements.
-  private func warnings(from old: Product?, to new: Product) async throws -> [String] {
+  private func warnings(from old: Product?, to new: Product) -> [String] {
     guard let old, old.entitlements != new.entitlements else { return [] }
     let later = "The entitlements of earlier charges change too, within minutes."
     let lost = old.entitlements.filter { !new.entitlements.contains($0) }
     guard !lost.isEmpty else { return [later] }
-    var choices = ReportChoices()
-    choices.product = old.id.rawValue
-    let table = try await api.reports.table(of: .subscriptions, choices, at: now())
-    let active = table.records
-      .filter { !["in_billing_retry", "expired", "revoked"].contains($0["state"]?.text) }
-      .reduce(0) { $0 + $1.integer("number") }
     let names = lost.map { "“\($0)”" }.joined(separator: " and ")
     return [
-      "Customers with “\(old.id)” lose \(names), unless another purchase or a grant provides it"
-        + (active == 0
-          ? "."
-          : ", among them \(Count.text(Int(clamping: active), "active subscription"))."),
+      "Customers with “\(old.id)” lose \(names), unless another purchase or a grant provides it.",
       later,
     ]
   }

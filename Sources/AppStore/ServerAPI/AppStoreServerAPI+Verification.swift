@@ -159,6 +159,9 @@ package struct TransactionPage: ServerAPIPage {
 }
 
 package struct OrderLookup: Hashable, Sendable {
+  /// The status of an order ID that belongs to the app.
+  package static let found: Int64 = 0
+
   package let status: Int64?
   package let transactions: [SignedPart<SignedTransaction>]
 }

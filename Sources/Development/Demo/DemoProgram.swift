@@ -5,10 +5,13 @@ import BackgroundJobs
 import Bootstrap
 import Foundation
 import HTTPAPI
+import HTTPTypes
 import Hummingbird
+import Intake
 import JSONText
 import LedgerStorage
 import Logging
+import NIOCore
 import Postgres
 import PrivatePostgres
 import Reports
@@ -40,14 +43,18 @@ struct DemoProgram {
     return try await withOwnServer { postgres, directory in
       try await withDatabase(await postgres.uri()) { database in
         try await withAppStore { simulation, simulatorPort in
-          // The stories include notifications that get lost, so polling is off.
-          let settings = try DemoSettings(
-            in: directory, simulation: simulation, port: simulatorPort, pollsPerHour: 0)
-          return try await withHTTPClient { client in
-            try await narrate(
-              database, simulation, simulatorPort, settings, client,
-              year: { try await liveThroughYear(in: postgres, directory) },
-              showingYear: { try await showYear(in: postgres, directory, to: $0, $1) })
+          let receiver = DemoReceiver(logger: logger)
+          return try await withServices([receiver], logger: logger) {
+            // The stories include notifications that get lost, so polling is off.
+            let settings = try DemoSettings(
+              in: directory, simulation: simulation, port: simulatorPort, pollsPerHour: 0,
+              webhookURL: try await receiver.url)
+            return try await withHTTPClient { client in
+              try await narrate(
+                database, simulation, simulatorPort, settings, client,
+                year: { try await liveThroughYear(in: postgres, directory) },
+                showingYear: { try await showYear(in: postgres, directory, to: $0, $1) })
+            }
           }
         }
       }
@@ -77,12 +84,7 @@ struct DemoProgram {
       client: client, sender: NotificationSender(simulation: simulation, transport: transport),
       serverAPI: serverAPI, keys: keys, simulatorPort: simulatorPort, settingsPath: files.path,
       log: log,
-      poll: {
-        _ = try await PollPass(
-          tools: assembly.jobTools, pollsPerHour: Self.pollsPerHour, name: "demo",
-          patience: .seconds(60), logger: logger, now: { simulation.now }
-        ).run { _ in }
-      },
+      poll: { _ = try await assembly.poll.pollNow($0) },
       year: year, showingYear: showingYear, exits: exits)
     let services: [any Service] =
       [server, assembly.catalogueRefresh] + assembly.worker()
@@ -162,7 +164,6 @@ struct DemoProgram {
     }
   }
 
-  private static let pollsPerHour = 144_000
   /// The name of the year's database and of its directory.
   private static let yearName = "year"
 
@@ -249,6 +250,48 @@ struct DemoServer: Service {
   }
 }
 
+/// The app server's receiver of events.
+///
+/// It fails at regular intervals, so that the log of attempts has some that were repeated.
+struct DemoReceiver: Service {
+  private static let failureInterval = 5
+
+  private let logger: Logger
+  private let ports = AsyncStream.makeStream(of: Int.self)
+
+  init(logger: Logger) { self.logger = logger }
+
+  /// The URL for events, once it listens.
+  ///
+  /// - Throws: `CancellationError` if it ends first.
+  var url: String {
+    get async throws {
+      for await port in ports.stream { return "http://\(DemoServer.host):\(port)/events" }
+      throw CancellationError()
+    }
+  }
+
+  func run() async throws {
+    let requests = Mutex(0)
+    let listening = ports.continuation
+    defer { listening.finish() }
+    let router = Router()
+    router.post("/events") { _, _ -> HTTPResponse.Status in
+      let number = requests.withLock { count in
+        count += 1
+        return count
+      }
+      return number % Self.failureInterval == 0 ? .serviceUnavailable : .noContent
+    }
+    try await Application(
+      router: router,
+      configuration: ApplicationConfiguration(
+        address: .hostname(DemoServer.host, port: 0), serverName: nil),
+      onServerRunning: { listening.yield($0.localAddress?.port ?? 0) }, logger: logger
+    ).run()
+  }
+}
+
 /// Settings for the simulated App Store, written to files so that other commands can use them.
 struct DemoSettings {
   /// The settings file, for `--config`.
@@ -257,16 +300,27 @@ struct DemoSettings {
   let values: [String: String]
 
   init(
-    in directory: URL, simulation: AppStoreSimulation, port: Int, pollsPerHour: Int = 144_000
+    in directory: URL, simulation: AppStoreSimulation, port: Int, pollsPerHour: Int = 144_000,
+    webhookURL: String? = nil
   ) throws {
     func write(_ text: String, to name: String) throws -> String {
-      let file = directory.appending(path: name)
-      try Data(text.utf8).write(to: file)
-      return file.path(percentEncoded: false)
+      let path = directory.appending(path: name).path(percentEncoded: false)
+      // A key is for its owner only.
+      guard
+        FileManager.default.createFile(
+          atPath: path, contents: Data(text.utf8), attributes: [.posixPermissions: 0o600])
+      else { throw CocoaError(.fileWriteUnknown) }
+      return path
     }
     let app = DemoCatalogue.app
     let appStore = "http://\(DemoServer.host):\(port)"
     let key = simulation.apiKey
+    let webhook = webhookURL.map {
+      [
+        "TENURE_WEBHOOK_URL": $0, "TENURE_WEBHOOK_SECRET": UUID().text,
+        "TENURE_WEBHOOK_ALLOW_PRIVATE": "on",
+      ]
+    }
     values = [
       "TENURE_APPS": "\(app.bundleID):\(app.appAppleID):\(app.sharedSecret)",
       "TENURE_APPSTORE_VERIFY_RECEIPT_URL": "\(appStore)/verifyReceipt",
@@ -279,7 +333,7 @@ struct DemoSettings {
       "TENURE_APPSTORE_ROOT_CERTIFICATES": try write(
         simulation.rootCertificatePEM, to: "root.pem"),
       "TENURE_POLLS_PER_HOUR": "\(pollsPerHour)",
-    ]
+    ].merging(webhook ?? [:]) { value, _ in value }
     path = try write(
       values.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)\n" }.joined(), to: "settings")
   }
@@ -292,13 +346,14 @@ struct DemoSettings {
   }
 }
 
-/// The demo's two API keys, freshly generated.
+/// The demo's API keys, one of each role, freshly generated.
 struct DemoKeys: Sendable {
   let app = secret("app")
+  let support = secret("support")
   let admin = secret("admin")
 
   /// The value of `TENURE_API_KEYS`.
-  var setting: String { "app:app:\(app),admin:admin:\(admin)" }
+  var setting: String { "app:app:\(app),support:support:\(support),admin:admin:\(admin)" }
 
   /// A secret that is recognizable as a demo's.
   private static func secret(_ role: String) -> String {

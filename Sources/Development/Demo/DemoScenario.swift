@@ -75,6 +75,14 @@ enum DemoCatalogue {
 struct DemoSummary {
   let checks: [DemoCheck]
   let audit: LedgerAudit
+  /// The number of the App Store's charges.
+  let charges: Int
+  /// Those of them that the ledger lacks.
+  var missing: [TransactionID] = []
+
+  var isAsExpected: Bool {
+    checks.allSatisfy(\.isMet) && audit.isClean && missing.isEmpty
+  }
 
   func print(with printer: StoryPrinter) {
     printer.heading("\(DemoScenario.all.count) scenarios")
@@ -99,6 +107,10 @@ struct DemoSummary {
         + "\(audit.entries) entries, \(audit.holdings) holdings, \(audit.orders) orders; "
         + "\(audit.differences.count) differences.")
     for difference in audit.differences { printer.remark("✗ \(difference)") }
+    printer.remark(
+      "After a poll of each subscription, \(charges - missing.count) of \(charges) charges of the "
+        + "App Store are in the ledger.")
+    for charge in missing { printer.remark("✗ \(charge)") }
   }
 }
 

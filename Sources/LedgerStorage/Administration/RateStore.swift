@@ -116,7 +116,7 @@ package struct RateStore: LedgerStore {
     ).decode(String.self)
   }
 
-  /// Sets a rate from its day on.
+  /// Sets a rate from its day on; throws ``RateFault`` for a product that is not in the catalogue.
   package func set(_ rate: Rate, by administrator: Administrator, at now: Timestamp) async throws {
     let (insert, action): (SQL, AdministratorAction.Action) =
       switch rate.subject {
@@ -139,6 +139,14 @@ package struct RateStore: LedgerStore {
     let data = NewAdministratorAction.data { json in
       json.member("value", rate.value)
       json.member("valid_from", rate.validFrom)
+    }
+    if case .commission(let productID?) = rate.subject {
+      let known = try await database.query("SELECT DISTINCT product_id FROM tenure.product")
+        .decode(String.self)
+      guard known.contains(where: { ProductID($0) == ProductID(productID) }) else {
+        let near = productID.nearest(in: known).map { ": did you mean \($0)?" } ?? ""
+        throw RateFault(field: .product, text: "is not in the catalogue\(near)")
+      }
     }
     try await database.withTransaction { transaction in
       _ = try await transaction.batch([

@@ -46,7 +46,6 @@ package enum OfferType: String, Codable, CaseIterable, Sendable {
   case offerCode = "offer_code"
   case promotional
   case winBack = "win_back"
-  // Last, because receipts also call a trial by offer code introductory.
   case introductory
 }
 

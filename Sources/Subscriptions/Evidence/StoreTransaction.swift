@@ -201,30 +201,33 @@ func least<Value: Comparable>(_ lhs: Value?, _ rhs: Value?) -> Value? {
   return min(lhs, rhs)
 }
 
-/// By name, which puts known before unknown, so that merging prefers knowledge.
-extension ChargeKind: Comparable {
-  package static func < (lhs: ChargeKind, rhs: ChargeKind) -> Bool { lhs.rawValue < rhs.rawValue }
+/// A value that merging two answers decides on by its place in an order: the first one is preferred.
+package protocol PreferenceOrdered: Comparable {
+  static var order: [Self] { get }
+}
+
+extension PreferenceOrdered {
+  package static func < (lhs: Self, rhs: Self) -> Bool { lhs.place < rhs.place }
+
+  private var place: Int { Self.order.firstIndex(of: self) ?? Self.order.count }
+}
+
+/// Known before unknown, so that merging prefers knowledge.
+extension ChargeKind: PreferenceOrdered {
+  package static let order: [ChargeKind] = [.purchase, .renewal, .unknown]
 }
 
 /// Particular before the default, which old answers omit.
-extension PeriodType: Comparable {
-  private static let order: [PeriodType] = [.trial, .intro, .offer, .normal]
-
-  package static func < (lhs: PeriodType, rhs: PeriodType) -> Bool {
-    lhs != rhs && order.first { $0 == lhs || $0 == rhs } == lhs
-  }
+extension PeriodType: PreferenceOrdered {
+  package static let order: [PeriodType] = [.trial, .intro, .offer, .normal]
 }
 
-/// In the order of the cases.
-extension OfferType: Comparable {
-  package static func < (lhs: OfferType, rhs: OfferType) -> Bool { lhs.rank < rhs.rank }
-
-  private var rank: Int { Self.allCases.firstIndex(of: self) ?? 0 }
+/// Introductory last, because receipts also call a trial by offer code introductory.
+extension OfferType: PreferenceOrdered {
+  package static let order: [OfferType] = [.offerCode, .promotional, .winBack, .introductory]
 }
 
 /// Particular before the default, which old answers omit.
-extension OwnershipType: Comparable {
-  package static func < (lhs: OwnershipType, rhs: OwnershipType) -> Bool {
-    lhs == .familyShared && rhs == .purchased
-  }
+extension OwnershipType: PreferenceOrdered {
+  package static let order: [OwnershipType] = [.familyShared, .purchased]
 }

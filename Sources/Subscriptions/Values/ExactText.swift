@@ -82,3 +82,26 @@ extension RawRepresentable where Self: CaseIterable, RawValue == String {
     self = found
   }
 }
+
+extension String {
+  /// The name nearest to a misspelled one; nil if none is as near as a third of its length.
+  package func nearest(in names: some Sequence<String>) -> String? {
+    names.sorted().map { ($0, distance(to: $0)) }.filter { $0.1 * 3 <= count }
+      .min { $0.1 < $1.1 }?.0
+  }
+
+  private func distance(to other: String) -> Int {
+    let other = Array(other)
+    var row = Array(0...other.count)
+    for (line, character) in enumerated() {
+      var diagonal = row[0]
+      row[0] = line + 1
+      for (column, next) in other.enumerated() {
+        let replaced = diagonal + (character == next ? 0 : 1)
+        diagonal = row[column + 1]
+        row[column + 1] = Swift.min(replaced, row[column] + 1, diagonal + 1)
+      }
+    }
+    return row[other.count]
+  }
+}

@@ -93,11 +93,11 @@ extension SettingOptions {
     let rate: Rate
     do {
       rate = try Rate(subject, value, validFrom: day.text)
-    } catch {
+      try await withLedger { ledger, _, now in
+        try await ledger.rates.set(rate, by: administrator, at: now)
+      }
+    } catch let error as RateFault {
       throw ValidationError("The \(error.field.rawValue.replacing("_", with: " ")) \(error.text).")
-    }
-    try await withLedger { ledger, _, now in
-      try await ledger.rates.set(rate, by: administrator, at: now)
     }
     print("set  \(rate.label) \(rate.value) from \(rate.validFrom)")
   }

@@ -63,6 +63,13 @@ struct ReportCommandTests {
         try await run("rates").output == "No rates are set. Apple's commission counts as 30 %.\n")
       let set = try await run("rates", "exchange", "USD", "EUR", "0.92", "--from", "2026-01-31")
       #expect(set.output == "set  USD in EUR 0.92 from 2026-01-31\n", "\(set.errors)")
+      _ = try await database.execute(
+        "INSERT INTO tenure.product (product_id, valid_from, type) VALUES ('monthly', now(), 'consumable')"
+      )
+      let unknown = try await run(
+        "rates", "commission", "15", "--from", "2026-01-01", "--product", "montly")
+      #expect(unknown.status == 64)
+      #expect(unknown.errors.contains("product id is not in the catalogue: did you mean monthly?"))
       for product in [[], ["--product", "monthly"]] {
         let arguments = ["rates", "commission", "15", "--from", "2026-01-01"] + product
         let set = try await TenureProgram.run(

@@ -22,6 +22,9 @@ struct DemoCommandTests {
       #expect(outcome.status == 0, "\(outcome.errors.suffix(2000)) \(outcome.output)")
       let counts = try #require(outcome.output.firstMatch(of: /(\d+) of (\d+) outcomes/))
       #expect(counts.1 == counts.2)
+      let recorded = try #require(
+        outcome.output.firstMatch(of: /(\d+) of (\d+)\s+charges\s+of\s+the\s+App\s+Store/))
+      #expect(recorded.1 == recorded.2)
       #expect(outcome.output.contains(/compared\s+with\s+the\s+truth:\s+0\s+differences/))
       #expect(outcome.output.contains(/: \d+ entries, 0 differences/))
       #expect(outcome.output.contains("5 customers live through 12 months"))

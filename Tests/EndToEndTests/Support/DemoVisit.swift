@@ -24,6 +24,7 @@ struct DemoVisit {
     #expect(pages.hasPrefix(tenure) && interface.hasPrefix(tenure))
 
     try await Self.logIn(to: pages, with: admin)
+    try await Self.logIn(to: pages, with: try address(/(demo-support-\S+) \(role support\)/))
     #expect(try await Self.get(interface).contains("openapi:"))
     #expect(try await Self.get(appStore).contains("refund"))
     let questions = invitation.matches(of: /curl -s -H '(?<name>\w+): (?<value>.+)' (?<url>\S+)/)

@@ -2,8 +2,10 @@ import AppStore
 import AppStoreSimulator
 import Foundation
 import HTTPTypes
+import HummingbirdCore
 import HummingbirdTesting
 import JSONText
+import NIOCore
 import Postgres
 import Secrets
 import Subscriptions
@@ -49,6 +51,19 @@ struct AdminLoginTests {
         headers: [.forwardedProto: "https", .origin: "https://localhost"])
       #expect(answer.headers[.setCookie]?.contains("; Secure") == true)
     }
+  }
+
+  @Test(arguments: [
+    ("localhost", "tenure_admin"), ("127.0.0.1:8082", "tenure_admin_8082"),
+    ("[::1]:8080", "tenure_admin_8080"), ("[::1]", "tenure_admin"),
+  ])
+  func `the cookie is named by the port, as browsers send it to all ports of a host`(
+    authority: String, name: String
+  ) {
+    let request = Request(
+      head: HTTPRequest(method: .get, scheme: "http", authority: authority, path: "/admin"),
+      body: RequestBody(buffer: ByteBuffer()))
+    #expect(AdminCookie.session.name(on: request) == name)
   }
 
   @Test(

@@ -41,7 +41,7 @@ struct ReportRangeTests {
     arguments: [
       (.active, "", "1 May 2025 – 15 Apr 2026, by month, UTC", "1 May 2024 – 30 Apr 2025"),
       (.active, "bucket=week", "26 Jan – 15 Apr 2026, by week, UTC", "3 Nov 2025 – 25 Jan 2026"),
-      (.active, "bucket=day", "17 Mar – 15 Apr 2026, by day, UTC", "15 Feb – 16 Mar 2026"),
+      (.active, "bucket=day", "19 Mar – 15 Apr 2026, by day, UTC", "19 Feb – 18 Mar 2026"),
       (.active, "to=2026-03-31", "1 Apr 2025 – 31 Mar 2026, by month, UTC",
         "1 Apr 2024 – 31 Mar 2025"),
       (.active, "from=2026-02-10", "10 Feb – 15 Apr 2026, by month, UTC",
@@ -50,7 +50,7 @@ struct ReportRangeTests {
         "1 May 2024 – 30 Apr 2025"),
       (.active, "time_zone=Pacific%2FKiritimati", "1 May 2025 – 16 Apr 2026, by month, "
         + "Pacific/Kiritimati", "1 May 2024 – 30 Apr 2025"),
-      (.audit, "", "17 Mar – 15 Apr 2026, by day, UTC", "15 Feb – 16 Mar 2026"),
+      (.audit, "", "19 Mar – 15 Apr 2026, by day, UTC", "19 Feb – 18 Mar 2026"),
       (.active, "by=product", "1 May 2025 – 15 Apr 2026, by month, UTC, by product", nil),
       (.intake, "days=7", "9–15 Apr 2026, UTC", nil),
       (.retention, "", "Customers who started May 2025 – Apr 2026, UTC", nil),
@@ -76,6 +76,10 @@ struct ReportRangeTests {
     #expect(
       Self.request(.renewalsDue).presets.map(\.isCurrent) == [false, true, false])
     #expect(Self.request(.unclaimed).presets.isEmpty)
+    // The days of a report without a choice are those of a preset.
+    for report in [Report.ownership, .audit, .active, .intake] {
+      #expect(Self.request(report).presets.count(where: \.isCurrent) == 1, "\(report)")
+    }
   }
 
   private static func months(_ rows: [(String, String, new: Int64, active: Int64)]) -> ReportTable {
@@ -93,32 +97,37 @@ struct ReportRangeTests {
 
   @Test func `totals leave out the unfinished month, and compare as many before`() {
     let asked = Self.request(.active, "from=2026-02-01&compare=true")
-    let table = DataTable(
-      Self.months([
-        ("2026-02-01", "2026-02-28", 5, 10), ("2026-03-01", "2026-03-31", 7, 12),
-        ("2026-04-01", "2026-04-15", 100, 200),
-      ]), of: asked,
+    let months = Self.months([
+      ("2026-02-01", "2026-02-28", 5, 10), ("2026-03-01", "2026-03-31", 7, 12),
+      ("2026-04-01", "2026-04-15", 100, 200),
+    ])
+    let tables = asked.tables(
+      months,
       previous: Self.months([
         ("2025-11-01", "2025-11-30", 3, 8), ("2025-12-01", "2025-12-31", 5, 16),
         ("2026-01-01", "2026-01-31", 1000, 2000),
       ]))
+    #expect(tables.map(\.caption) == ["Comparison", "Active subscriptions"])
+    let (comparison, table) = (tables[0], tables[1])
     #expect(table.columns.map(\.label) == ["Period", "Active", "At start", "New"])
     #expect(table.columns.map(\.identifier) == ["from_day", "active", "opening", "new"])
     #expect(
       table.rows.map { $0.cells.map(\.text) } == [
         ["Feb 2026", "10", "1", "5"], ["Mar 2026", "12", "1", "7"],
-        ["Apr 2026", "200", "1", "100"],
-        ["Total or latest", "12", "", "12"], ["Previous period", "16", "", "8"],
-        ["Change", "−4", "", "+4"],
+        ["Apr 2026", "200", "1", "100"], ["Total or latest", "12", "", "12"],
       ])
+    #expect(table.rows.map(\.rowClass) == [nil, nil, "unfinished", "total"])
     #expect(
-      table.rows.map(\.rowClass) == [nil, nil, "unfinished", "total", "total", "total change"])
+      table.rows.map { $0.cells[0].note } == [nil, nil, "so far", "of complete periods"])
     #expect(
-      table.rows.map { $0.cells[0].note }
-        == [nil, nil, "so far", "of complete periods", "1 Nov – 31 Dec 2025", nil])
-    #expect(table.rows.last?.cells.map(\.note) == [nil, "−25.00%", nil, "+50.00%"])
+      comparison.columns.map(\.label)
+        == ["Measure", "1 Feb – 31 Mar 2026", "1 Nov – 31 Dec 2025", "Change", "Relative change"])
+    #expect(
+      comparison.rows.map { $0.cells.map(\.text) } == [
+        ["New", "12", "8", "+4", "+50.00%"], ["Active", "12", "16", "−4", "−25.00%"],
+      ])
     // February and March, of both periods.
-    let items = table.rows[3...4].map { $0.cells[3].href ?? "" }
+    let items = comparison.rows[0].cells[1...2].map { $0.href ?? "" }
     #expect(items[0].contains("from=2026-02-01&to=2026-03-31"), "\(items)")
     #expect(items[1].contains("from=2025-11-01&to=2025-12-31"), "\(items)")
   }
@@ -142,17 +151,22 @@ struct ReportRangeTests {
     let asked = Self.request(.revenue, "from=2026-03-01&to=2026-03-31&compare=true")
     let march = Self.revenue(("2026-03-01", "2026-03-31", "EUR", 5000))
     func rows(_ table: ReportTable, _ previous: ReportTable) -> [[String]] {
-      asked.tables(table, previous: previous)[0].rows.suffix(3).map { $0.cells.map(\.text) }
+      asked.tables(table, previous: previous)[0].rows.map { $0.cells.map(\.text) }
     }
     #expect(
-      rows(march, Self.revenue())
-        == [
-          ["Total", "1", "5.00 EUR", "5.00 EUR"], ["Previous period", "0", "0.00 EUR", "0.00 EUR"],
-          ["Change", "+1", "+5.00 EUR", "+5.00 EUR"],
-        ].map { $0.map { $0.replacing(" EUR", with: "") } })
-    // Different currencies are not compared.
+      rows(march, Self.revenue()) == [
+        ["Charges", "1", "0", "+1", ""], ["Charged, EUR", "5.00", "0.00", "+5.00", ""],
+        ["Net, EUR", "5.00", "0.00", "+5.00", ""],
+      ])
+    // Each currency is compared by itself.
     let february = Self.revenue(("2026-02-01", "2026-02-28", "USD", 4000))
-    #expect(rows(march, february)[1...].map { $0.last } == ["", ""])
+    #expect(
+      rows(march, february) == [
+        ["Charges", "1", "1", "0", "0.00%"], ["Charged, EUR", "5.00", "0.00", "+5.00", ""],
+        ["Charged, USD", "0.00", "4.00", "−4.00", "−100.00%"],
+        ["Net, EUR", "5.00", "0.00", "+5.00", ""],
+        ["Net, USD", "0.00", "4.00", "−4.00", "−100.00%"],
+      ])
     // The chart has the net of both.
     let chart = ReportCharts(table: march, request: asked, previous: Self.revenue()).pictures
     #expect(
@@ -160,6 +174,27 @@ struct ReportRangeTests {
         == [[["Mar 2026", "5.00 EUR", "", "5.00 EUR", "0.00 EUR"]]])
     #expect(chart[0].table.columns.last?.label == "Net, previous period")
     #expect(chart[0].lines.map(\.seriesClass) == ["series-net", "series-previous"])
+  }
+
+  @Test func `rare columns of items share one, and long identifiers are shown by their ends`() {
+    let items = ReportTable(
+      report: .revenue, asOf: Self.now,
+      columns: [
+        ReportColumn("at", .time), ReportColumn("transaction_id", .text),
+        ReportColumn("storefront", .text), ReportColumn("period_type", .text),
+      ],
+      rows: [
+        [.time(Self.now), .text("430001000663465"), .text("USA"), .text("trial")],
+        [.time(Self.now), .text("7"), .none, .text("normal")],
+      ], isCutShort: false)
+    let table = DataTable(items, caption: "Items", environment: .production)
+    #expect(table.columns.map(\.label) == ["Date", "Transaction", "Details"])
+    #expect(
+      table.rows.map { $0.cells.dropFirst().map(\.text) }
+        == [["…1000663465", "USA · Trial"], ["7", "Normal"]])
+    #expect(
+      table.rows[0].cells.dropFirst().map(\.identifier)
+        == ["430001000663465", "Storefront: USA, Period type: Trial"])
   }
 
   @Test func `a sum with too many digits is left out`() {
@@ -194,20 +229,22 @@ struct ReportRangeTests {
 
   @Test(arguments: [
     // No month has ended.
-    ("2026-04-01", nil), ("2026-04-10", nil),
+    ("2026-04-01", []), ("2026-04-10", []),
     // One has, in part: as of the first one before.
-    ("2026-03-10", "10–31 Jan 2026"),
+    ("2026-03-10", ["10–31 Mar 2026", "10–31 Jan 2026"]),
   ])
-  func `as many parts of periods are compared as have ended`(from: String, compared: String?) {
+  func `as many parts of periods are compared as have ended`(from: String, compared: [String]) {
     let asked = Self.request(.active, "from=\(from)&compare=true")
     let april = ("2026-04-01", "2026-04-15", new: Int64(100), active: Int64(200))
-    let table = DataTable(
+    let tables = asked.tables(
       Self.months(
         [("2026-03-10", "2026-03-31", 7, 12), april].filter { $0.0 >= from || $0.0 == "2026-04-01" }
       ),
-      of: asked, previous: Self.months([("2026-01-10", "2026-01-31", 3, 8)]))
-    let row = table.rows.first { $0.cells[0].text == "Previous period" }
-    #expect(row?.cells[0].note == compared, "\(asked.previousRange?.text ?? "")")
+      previous: Self.months([("2026-01-10", "2026-01-31", 3, 8)]))
+    #expect(
+      tables[0].columns.dropFirst().dropLast(2).map(\.label) == compared,
+      "\(asked.previousRange?.text ?? "")")
+    #expect(tables[0].rows.isEmpty == compared.isEmpty)
   }
 
   @Test func `the report's own flag marks an unfinished period`() {

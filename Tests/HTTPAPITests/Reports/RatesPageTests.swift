@@ -45,6 +45,17 @@ struct RatesPageTests {
         ])
       #expect(wrong.status == 400)
       #expect(wrong.contains(">Rate must be a positive number, such as 0.92.<"))
+      _ = try await api.database.execute(
+        "INSERT INTO tenure.product (product_id, valid_from, type) VALUES ('coins', now(), 'consumable')"
+      )
+      let unknown = try await browser.post(
+        "/admin/rates/commission",
+        [
+          ("product_id", "coin"), ("value", "15"), ("valid_from", "2026-01-31"),
+          ("reason", "As agreed."),
+        ])
+      #expect(unknown.status == 400)
+      #expect(unknown.contains(">Product is not in the catalogue: did you mean coins?<"))
     }
   }
 

@@ -48,6 +48,9 @@ struct RateTests {
         try Rate(subject, value, validFrom: day)
       }
       #expect(try await ledger.rates.rates().isEmpty)
+      _ = try await ledger.database.execute(
+        "INSERT INTO tenure.product (product_id, valid_from, type) VALUES ('month', now(), 'consumable')"
+      )
       let month = Rate.Subject.commission(productID: "month")
       for rate in [
         try rate(Self.usd, "0.9", "2026-01-01"), try rate(Self.usd, "0.92", "2026-01-01"),

@@ -447,9 +447,9 @@ SELECT from_day, to_day, active FROM tenure.report_active('2026-04-20', '2026-04
 -- the last day comes before the first one: nothing
 SELECT from_day, to_day, active FROM tenure.report_active('2026-04-20', '2026-04-10', as_of => '2026-04-30 12:00Z');
 
--- without days, so many rows up to the moment: 30 days, 12 weeks from Monday, 12 months
+-- without days, so many rows up to the moment: 28 days, 12 weeks from Monday, 12 months
 SELECT (SELECT count(*) || ' from ' || min(from_day) || ' to ' || max(to_day) FROM tenure.report_active(bucket => t.bucket, as_of => '2026-04-15 12:00Z')) FROM (VALUES ('day'), ('week'), ('month')) AS t (bucket);
---= 30 from 2026-03-17 to 2026-04-15
+--= 28 from 2026-03-19 to 2026-04-15
 --= 12 from 2026-01-26 to 2026-04-15
 --= 12 from 2025-05-01 to 2026-04-15
 

@@ -27,5 +27,7 @@ package struct SendAttemptItemFields: JSONFields {
   package let attemptDate = JSONField<Timestamp>("attemptDate")
   /// See <https://developer.apple.com/documentation/appstoreserverapi/sendattemptresult>.
   package let sendAttemptResult = JSONField<String>("sendAttemptResult")
+  /// The result of an attempt that the app's server accepted.
+  package static let success = "SUCCESS"
   package static let schema = JSONSchema(Self())
 }

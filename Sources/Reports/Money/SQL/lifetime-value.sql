@@ -8,12 +8,16 @@ RETURNS TABLE (measure text, cohort date, period integer, day date, charged_on d
     original_transaction_id text, transaction_id text, at timestamptz, number bigint, currency text,
     amount_milliunits bigint, price_source text, account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    WITH start AS (
+        SELECT *
+        FROM movement_item(ARRAY['started'], 'cohort', first_day, NULL, time_zone, product,
+            environment, include_family_shared, known_at, moment) AS i
+        WHERE i.cohort BETWEEN first_day AND last_day
+    )
     SELECT 'cohort_size', s.cohort, 0, s.day, s.day, s.product_id, s.storefront, s.offer_type,
         s.period_type, s.product_id, s.original_transaction_id, s.transaction_id, s.at, s.number,
         s.currency, 0::bigint, s.price_source, s.account_key
-    FROM movement_item(ARRAY['started'], 'cohort', first_day, NULL, time_zone, product, environment,
-        include_family_shared, known_at, moment) AS s
-    WHERE s.cohort BETWEEN first_day AND last_day
+    FROM start AS s
     UNION ALL
     SELECT 'revenue', s.cohort,
         ((extract(year FROM i.day) - extract(year FROM s.cohort)) * 12
@@ -21,13 +25,12 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         i.day, coalesce(i.cohort, i.day), s.product_id, s.storefront, s.offer_type, s.period_type,
         i.product_id, i.original_transaction_id, i.transaction_id, i.at, abs(i.number), i.currency,
         i.amount_milliunits, i.price_source, i.account_key
-    FROM movement_item(ARRAY['started'], 'cohort', first_day, NULL, time_zone, product, environment,
-        include_family_shared, known_at, moment) AS s
+    FROM start AS s
     JOIN movement_item(ARRAY['charged', 'refunded'], 'origin', first_day, NULL, time_zone, NULL,
         environment, include_family_shared, known_at, moment) AS i
         -- What was refunded at once was never paid time, and may be earlier.
         ON i.original_transaction_id = s.original_transaction_id AND i.day >= s.cohort
-    WHERE s.cohort BETWEEN first_day AND last_day AND i.amount_milliunits <> 0;
+    WHERE i.amount_milliunits <> 0;
 END;
 
 CREATE OR REPLACE FUNCTION report_lifetime_value(from_date date DEFAULT NULL,
@@ -39,17 +42,12 @@ RETURNS TABLE (cohort date, period integer, to_day date, segment text, currency 
     cohort_size bigint, revenue_milliunits bigint, proceeds_milliunits bigint,
     arpu_milliunits bigint, ltv_milliunits bigint)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH shown AS (
-        SELECT date_trunc('month', min(b.from_day)::timestamp)::date AS first_day,
-            date_trunc('month', max(b.from_day)::timestamp)::date AS last_day
-        FROM calendar_bucket(from_date, to_date, 'month', time_zone, least(as_of, known_at)) AS b
-    ),
-    counted AS (
+    WITH counted AS (
         SELECT i.cohort, i.period, i.day, i.charged_on, i.charged_product_id AS product_id,
             segment_of(by, i.product_id, i.storefront, i.offer_type, i.period_type) AS segment,
             i.currency, sum(i.number) FILTER (WHERE i.measure = 'cohort_size') AS size,
             sum(i.amount_milliunits) AS amount
-        FROM shown
+        FROM calendar_months(from_date, to_date, time_zone, least(as_of, known_at)) AS shown
         CROSS JOIN LATERAL lifetime_item(shown.first_day, shown.last_day, time_zone, product,
             environment, include_family_shared, known_at, least(as_of, known_at)) AS i
         GROUP BY 1, 2, 3, 4, 5, 6, 7
@@ -126,11 +124,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT i.measure, i.cohort, i.product_id, i.storefront, i.offer_type, i.period_type,
         i.charged_product_id, i.original_transaction_id, i.transaction_id, i.at, i.number,
         i.currency, i.amount_milliunits, i.price_source, a.account_id
-    FROM (
-        SELECT date_trunc('month', min(b.from_day)::timestamp)::date AS first_day,
-            date_trunc('month', max(b.from_day)::timestamp)::date AS last_day
-        FROM calendar_bucket(from_date, to_date, 'month', time_zone, least(as_of, known_at)) AS b
-    ) AS shown
+    FROM calendar_months(from_date, to_date, time_zone, least(as_of, known_at)) AS shown
     CROSS JOIN LATERAL lifetime_item(shown.first_day, shown.last_day, time_zone, product,
         environment, include_family_shared, known_at, least(as_of, known_at)) AS i
     LEFT JOIN account_by_key AS a ON a.account_key = i.account_key

@@ -21,20 +21,22 @@ RETURN ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repri
 CREATE OR REPLACE FUNCTION mrr_change_item(from_date date, to_date date, bucket text,
     time_zone text, environment text, include_family_shared boolean, known_at timestamptz,
     as_of timestamptz)
-RETURNS TABLE (measure text, kind text, at timestamptz, from_day date, day date,
-    origin_at timestamptz, original_transaction_id text, transaction_id text, product_id text,
-    storefront text, offer_type text, period_type text, currency text, price_source text,
-    mrr_twelfths bigint, account_id text)
+RETURNS TABLE (measure text, kind text, at timestamptz, from_day date, origin_at timestamptz,
+    original_transaction_id text, transaction_id text, product_id text, storefront text,
+    offer_type text, period_type text, currency text, price_source text, mrr_twelfths bigint,
+    account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT CASE WHEN min(i.currency) OVER change <> max(i.currency) OVER change
             THEN 'currency_changed'
             WHEN sum(i.mrr_twelfths) OVER change > 0 THEN 'expansion'
             ELSE 'contraction' END,
-        i.kind, i.at, i.from_day, i.day, i.origin_at, i.original_transaction_id, i.transaction_id,
-        i.product_id, i.storefront, i.offer_type, i.period_type, i.currency, i.price_source,
-        i.mrr_twelfths, i.account_id
-    FROM movement_row(ARRAY['changed_from', 'changed_to'], false, from_date, to_date, bucket,
-        time_zone, NULL, environment, include_family_shared, known_at, as_of) AS i
+        i.kind, i.at, calendar_bucket_start(i.day, span.first_day, bucket), i.origin_at,
+        i.original_transaction_id, i.transaction_id, i.product_id, i.storefront, i.offer_type,
+        i.period_type, i.currency, i.price_source, i.mrr_twelfths, i.account_key
+    FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
+    CROSS JOIN LATERAL movement_item(ARRAY['changed_from', 'changed_to'], 'at', span.first_day,
+        span.last_day, time_zone, NULL, environment, include_family_shared, known_at,
+        least(as_of, known_at)) AS i
     WINDOW change AS (PARTITION BY i.original_transaction_id, i.at);
 END;
 
@@ -128,18 +130,18 @@ COMMENT ON FUNCTION report_mrr IS
     'that of the charge, frozen; if Apple gave none the catalogue''s of that date, which is the '
     'part from_catalogue; without either 0. mrr = opening + new + reactivated + expansion + '
     'contraction + churned + currency_changed + exchange. new: paid for the first time; '
-    'reactivated: paid again after a lapse; expansion and contraction (negative): a higher or '
-    'lower price or another product; churned (negative): ended; currency_changed: changed to or '
-    'from another currency. by splits the rows by the product of the time, or by '
-    'the storefront, offer_type or period_type of the charge with which the paid time began '
-    '(segment; null: not reported). With product or by => '
-    '''product'' a change of product is a contraction of one product and an expansion of the '
-    'other. Never summed across currencies, unless reporting_currency is given: currencies with a '
-    'rate in exchange_rate, for the last day of the row and for the day before its first, are then '
-    'converted and summed up: the opening at the rate of the day before, all else at that of the '
-    'last day, and the difference is exchange; others keep rows of their own. Rates are those '
-    'known at known_at, or the first ones if none was known yet. Amounts are milliunits, each '
-    'rounded half away from zero; mrr_twelfths is exact, in twelfths of a milliunit.';
+    'reactivated: paid again after a lapse; expansion and contraction (negative): a higher or lower '
+    'price or another product; churned (negative): ended; currency_changed: changed to or from '
+    'another currency. by splits the rows by the product of the time, or by the storefront, '
+    'offer_type or period_type of the charge with which the paid time began (segment; null: not '
+    'reported). With product or by => ''product'' a change of product is a contraction of one '
+    'product and an expansion of the other. Never summed across currencies, unless '
+    'reporting_currency is given: currencies with a rate in exchange_rate, for the last day of the '
+    'row and for the day before its first, are then converted and summed up: the opening at the '
+    'rate of the day before, all else at that of the last day, and the difference is exchange; '
+    'others keep rows of their own. Rates are those known at known_at, or the first ones if none '
+    'was known yet. Amounts are milliunits, each rounded half away from zero; mrr_twelfths is '
+    'exact, in twelfths of a milliunit.';
 
 CREATE OR REPLACE FUNCTION report_mrr_item(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
     bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
@@ -150,9 +152,7 @@ RETURNS TABLE (measure text, from_day date, product_id text, storefront text, of
     origin_at timestamptz, kind text, currency text, price_source text, mrr_twelfths bigint,
     account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT c.measure, c.from_day, c.product_id, c.storefront, c.offer_type, c.period_type,
-        c.original_transaction_id, c.transaction_id, c.at, c.origin_at, c.kind, c.currency,
-        c.price_source, c.mrr_twelfths, c.account_id
+    SELECT c.*
     FROM (
         SELECT mrr_measure(i.kind, i.cause,
                 by IS NOT DISTINCT FROM 'product' OR product IS NOT NULL) AS measure,
@@ -164,9 +164,10 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         UNION ALL
         SELECT i.measure, i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
             i.original_transaction_id, i.transaction_id, i.at, i.origin_at, i.kind, i.currency,
-            i.price_source, i.mrr_twelfths, i.account_id
+            i.price_source, i.mrr_twelfths, a.account_id
         FROM mrr_change_item(from_date, to_date, bucket, time_zone, environment,
             include_family_shared, known_at, as_of) AS i
+        LEFT JOIN account_by_key AS a ON a.account_key = i.account_key
         WHERE by IS DISTINCT FROM 'product' AND product IS NULL
         UNION ALL
         SELECT 'mrr', s.from_day, s.product_id, s.storefront, s.offer_type, s.period_type,

@@ -1,11 +1,8 @@
 -- The class of days from a charge to its refund; the names of the classes sort.
 CREATE OR REPLACE FUNCTION refund_delay(days integer)
 RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE
-    WHEN days <= 0 THEN '000' WHEN days = 1 THEN '001' WHEN days <= 3 THEN '002-003'
-    WHEN days <= 7 THEN '004-007' WHEN days <= 14 THEN '008-014' WHEN days <= 30 THEN '015-030'
-    WHEN days <= 60 THEN '031-060' WHEN days <= 90 THEN '061-090' ELSE '091-'
-END;
+RETURN (ARRAY['000', '001', '002-003', '004-007', '008-014', '015-030', '031-060', '061-090', '091-'])
+    [width_bucket(days, ARRAY[1, 2, 4, 8, 15, 31, 61, 91]) + 1];
 
 CREATE OR REPLACE FUNCTION report_refunds(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
     bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,
@@ -56,12 +53,12 @@ COMMENT ON FUNCTION report_refunds IS
     'Refunded charges by the date of the refund, as in report_revenue, or, with date_of => '
     '''charge'', by the date of the charge, refunded at any time up to as_of. reason: Apple''s; '
     'empty if it gave none. days_after: classes of calendar days from the charge to the refund. '
-    'refunded: the money, negative. from_catalogue: the part of it at the catalogue''s price. paid: all '
-    'charges of those days and of that segment, in any currency; it is repeated in each row, and a '
-    'row without refunds has it alone. refund_rate = refunds / paid, rounded to 6 digits; the '
+    'refunded: the money, negative. from_catalogue: the part of it at the catalogue''s price. paid: '
+    'all charges of those days and of that segment, in any currency; it is repeated in each row, '
+    'and a row without refunds has it alone. refund_rate = refunds / paid, rounded to 6 digits; the '
     'rates of rows with the same paid add up. by splits the rows by the product, storefront, '
-    'offer_type or period_type of the charge (segment; null: not reported). Upgrades are not refunds. Trials and family sharing are left out of both, '
-    'unless included.';
+    'offer_type or period_type of the charge (segment; null: not reported). Upgrades are not '
+    'refunds. Trials and family sharing are left out of both, unless included.';
 
 CREATE OR REPLACE FUNCTION report_refunds_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',

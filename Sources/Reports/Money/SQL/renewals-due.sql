@@ -86,9 +86,8 @@ RETURNS TABLE (day date, product_id text, renews_as text, original_transaction_i
     transaction_id text, due_at timestamptz, number bigint, currency text, amount_milliunits bigint,
     price_source text, account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT d.day, d.product_id, coalesce(next.renews_as, d.product_id), d.original_transaction_id,
-        d.transaction_id, d.at, d.number, price.currency, price.amount_milliunits,
-        price.price_source, a.account_id
+    SELECT d.day, d.product_id, next.product_id, d.original_transaction_id, d.transaction_id, d.at,
+        d.number, price.currency, price.amount_milliunits, price.price_source, a.account_id
     FROM renewal_due(time_zone, product, environment, include_family_shared, include_trials,
         coalesce(known_at, as_of), least(as_of, known_at),
         least(as_of, known_at) + make_interval(hours => 24 * report_renewals_due_item.days)) AS d
@@ -96,20 +95,20 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     LEFT JOIN LATERAL renews_as(environment, d.charge_original_transaction_id,
         d.charge_transaction_id, d.product_id, d.charged_at,
         known_at IS NULL AND as_of >= now() - interval '1 minute', coalesce(known_at, as_of),
-        least(as_of, known_at)) AS next ON true
+        least(as_of, known_at)) AS r ON true
+    CROSS JOIN LATERAL (
+        SELECT coalesce(r.renews_as, d.product_id) AS product_id,
+            coalesce(r.renews_as = d.product_id, true) AND d.charged_at IS NOT NULL
+                AND d.period_type = 'normal' AND d.currency IS NOT NULL AS is_at_same_price
+    ) AS next
     LEFT JOIN LATERAL (
-        SELECT d.amount_milliunits, d.currency, d.price_source
-        WHERE coalesce(next.renews_as, d.product_id) = d.product_id AND d.charged_at IS NOT NULL
-            AND d.period_type = 'normal' AND d.currency IS NOT NULL
+        SELECT d.amount_milliunits, d.currency, d.price_source WHERE next.is_at_same_price
         UNION ALL
         (SELECT CASE d.ownership_type WHEN 'family_shared' THEN 0 ELSE p.price_milliunits END,
             p.currency, 'catalogue'
         FROM product AS p
-        WHERE p.product_id = coalesce(next.renews_as, d.product_id)
+        WHERE p.product_id = next.product_id AND next.is_at_same_price IS NOT TRUE
             AND p.valid_from <= least(d.at, coalesce(known_at, as_of))
-            AND (coalesce(next.renews_as, d.product_id) = d.product_id
-                AND d.charged_at IS NOT NULL AND d.period_type = 'normal'
-                AND d.currency IS NOT NULL) IS NOT TRUE
         ORDER BY p.valid_from DESC LIMIT 1)
     ) AS price ON true
     LEFT JOIN account_by_key AS a ON a.account_key = d.account_key;
@@ -139,6 +138,6 @@ COMMENT ON FUNCTION report_renewals_due IS
     'product of the next period, by Apple''s latest report since the latest charge. The money is '
     'the price of the latest charge if the same product renews at its normal price; otherwise '
     '(after an offer, a trial or a change of product, or without a price) the catalogue''s as '
-    'described then, which is the part from_catalogue; currency and money are empty if neither is known. '
-    'include_trials adds trials set to renew. As known at as_of, or at known_at if given: what is '
-    'known by now of renewals since would leave only those that failed.';
+    'described then, which is the part from_catalogue; currency and money are empty if neither is '
+    'known. include_trials adds trials set to renew. As known at as_of, or at known_at if given: '
+    'what is known by now of renewals since would leave only those that failed.';

@@ -61,23 +61,21 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
                 AND c.ownership_type = 'purchased') AS trials,
             sum(c.number) FILTER (WHERE c.measure = 'charged'
                 AND c.ownership_type = 'family_shared') AS family_shared,
-            coalesce(sum(c.amount * coalesce(x.rate, 1)) FILTER (WHERE c.measure = 'charged'), 0)
-                AS charged,
-            sum(c.amount * coalesce(x.rate, 1)) FILTER (WHERE c.measure = 'charged'
-                AND c.price_source = 'catalogue') AS from_catalogue,
+            coalesce(sum(m.amount) FILTER (WHERE c.measure = 'charged'), 0) AS charged,
+            sum(m.amount) FILTER (WHERE c.measure = 'charged' AND c.price_source = 'catalogue')
+                AS from_catalogue,
             -sum(c.number) FILTER (WHERE c.measure = 'refunded' AND c.period_type <> 'trial') AS refunds,
-            coalesce(sum(c.amount * coalesce(x.rate, 1)) FILTER (WHERE c.measure = 'refunded'), 0)
-                AS refunded,
+            coalesce(sum(m.amount) FILTER (WHERE c.measure = 'refunded'), 0) AS refunded,
             -sum(c.number) FILTER (WHERE c.measure = 'of_charges' AND c.period_type <> 'trial')
                 AS refunds_of_charges,
-            coalesce(sum(c.amount * coalesce(x.rate, 1)) FILTER (WHERE c.measure = 'of_charges'), 0)
+            coalesce(sum(m.amount) FILTER (WHERE c.measure = 'of_charges'), 0)
                 AS refunded_of_charges,
-            coalesce(sum(c.amount * coalesce(x.rate, 1) * k.share)
-                FILTER (WHERE c.measure IN ('charged', 'refunded')), 0) AS proceeds
+            coalesce(sum(m.amount * k.share) FILTER (WHERE c.measure <> 'of_charges'), 0) AS proceeds
         FROM counted AS c
         CROSS JOIN shown
         JOIN kept AS k ON k.product_id = c.product_id AND k.charged_on = c.charged_on
         LEFT JOIN converted AS x ON x.day = c.day AND x.currency = c.currency
+        CROSS JOIN LATERAL (SELECT c.amount * coalesce(x.rate, 1) AS amount) AS m
         GROUP BY 1, 2, 3
     ) AS r
     JOIN calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span

@@ -168,19 +168,20 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         SELECT i.original_transaction_id, (array_agg(
                 i.transaction_id ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1]
                 AS transaction_id,
-            i.product_id, i.storefront, i.offer_type, i.period_type,
-            CASE i.kind WHEN 'state' THEN i.cause END AS state,
+            i.product_id, i.storefront, i.offer_type, i.period_type, g.state,
             max(i.at) FILTER (WHERE i.number >= 0) AS since, max(i.origin_at) AS origin_at,
-            sum(i.number)::bigint AS number, CASE WHEN by_currency THEN i.currency END AS currency,
-            CASE WHEN by_currency THEN i.price_source END AS price_source,
+            sum(i.number)::bigint AS number, g.currency, g.price_source,
             sum(i.mrr_twelfths)::bigint AS mrr_twelfths, (array_agg(
                 i.account_key ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1]
                 AS account_key
         FROM movement_item(kinds, 'at', NULL,
             CASE WHEN is_opening THEN span.first_day - 1 ELSE span.last_day END, time_zone, product,
             environment, include_family_shared, known_at, least(as_of, known_at)) AS i
+        CROSS JOIN LATERAL (SELECT CASE i.kind WHEN 'state' THEN i.cause END AS state,
+            CASE WHEN by_currency THEN i.currency END AS currency,
+            CASE WHEN by_currency THEN i.price_source END AS price_source) AS g
         GROUP BY i.original_transaction_id, i.product_id, i.storefront, i.offer_type,
-            i.period_type, 7, 11, 12
+            i.period_type, g.state, g.currency, g.price_source
         HAVING sum(i.number) <> 0 AND NOT by_currency OR sum(i.mrr_twelfths) <> 0 AND by_currency
     ) AS s
     LEFT JOIN account_by_key AS a ON a.account_key = s.account_key;
@@ -192,17 +193,22 @@ RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ARRAY['started', 'resumed', 'ended', 'changed_from', 'changed_to']
     || CASE WHEN include_trials THEN ARRAY['trial_started', 'trial_ended'] ELSE '{}'::text[] END;
 
--- Grants of administrators: +1 where one begins, -1 where it ends. Both are recorded when they
--- happen, so the state known at a moment consists of the rows dated until then.
-CREATE OR REPLACE VIEW grant_movement AS
-SELECT g.grant_id, g.account_id, g.entitlement, g.starts_at AS at, 1::bigint AS number
-FROM account_grant AS g
-WHERE g.source = 'grant'
-UNION ALL
-SELECT g.grant_id, g.account_id, g.entitlement, greatest(g.starts_at, least(g.ends_at, g.revoked_at)),
-    -1
-FROM account_grant AS g
-WHERE g.source = 'grant' AND coalesce(g.ends_at, g.revoked_at) IS NOT NULL;
+-- Grants of administrators until a moment, if a report includes them: +1 where one begins, -1 where
+-- it ends. Both are recorded when they happen, so the state known at a moment consists of the rows
+-- dated until then.
+CREATE OR REPLACE FUNCTION grant_item(
+    include_grants boolean, environment text, product text, moment timestamptz)
+RETURNS TABLE (grant_id text, account_id text, entitlement text, at timestamptz, number bigint)
+LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    SELECT g.grant_id::text, g.account_id, g.entitlement, m.at, m.number
+    FROM account_grant AS g
+    CROSS JOIN LATERAL (
+        VALUES (g.starts_at, 1::bigint), (greatest(g.starts_at, least(g.ends_at, g.revoked_at)), -1)
+    ) AS m (at, number)
+    WHERE include_grants AND grant_item.environment = 'production' AND product IS NULL
+        AND g.source = 'grant'
+        AND m.at <= moment AND (m.number = 1 OR coalesce(g.ends_at, g.revoked_at) IS NOT NULL);
+END;
 
 -- The operator's rate of a currency on a day: the latest valid_from that is not after it, and of
 -- that day the rate recorded last by known_at; if none was recorded by then the first that was, so

@@ -22,10 +22,7 @@ RETURNS TABLE (from_day date, to_day date, segment text, opening bigint, new big
     resubscribed bigint, expired bigint, refunded bigint, churned bigint, changed_in bigint,
     changed_out bigint, active bigint)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH shown AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    ),
-    flow AS (
+    WITH flow AS (
         SELECT c.from_day, c.segment, sum(c.number) AS number,
             sum(c.number) FILTER (WHERE c.measure = 'new') AS new,
             sum(c.number) FILTER (WHERE c.measure = 'resubscribed') AS resubscribed,
@@ -39,14 +36,14 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
                 bucket, time_zone, product, environment, include_family_shared, known_at, as_of,
                 by) AS s
             UNION ALL
-            -- Subqueries, because Citus joins grants with nothing that a function returns.
-            SELECT calendar_bucket_start((g.at AT TIME ZONE time_zone)::date,
-                    (SELECT shown.first_day FROM shown), bucket),
+            SELECT calendar_bucket_start((g.at AT TIME ZONE time_zone)::date, shown.first_day,
+                    bucket),
                 NULL, CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END, g.number
-            FROM grant_movement AS g
-            WHERE include_grants AND environment = 'production' AND product IS NULL
-                AND (g.at AT TIME ZONE time_zone)::date <= (SELECT shown.last_day FROM shown)
-                AND g.at <= least(as_of, known_at)
+            FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
+                AS shown
+            CROSS JOIN LATERAL grant_item(include_grants, environment, product,
+                least(as_of, known_at)) AS g
+            WHERE (g.at AT TIME ZONE time_zone)::date <= shown.last_day
         ) AS c
         GROUP BY 1, 2
     )
@@ -68,16 +65,16 @@ COMMENT ON FUNCTION report_active IS
     'Paid, unexpired subscriptions at the end of each day, week or month, and how that number came '
     'from the one at its start (opening). active = opening + new + resubscribed - churned + '
     'changed_in - changed_out; churned = expired + refunded. A subscription is unexpired until its '
-    'effective end: the expiry, the end of a grace period, or the date of a refund; with '
-    'auto-renew off it counts until then. new: paid for the first time. resubscribed: paid again '
-    'after a lapse, by the customer or because Apple charged after retrying; report_reactivations '
-    'has the former. expired: ended without a paid period that follows. refunded: ended by a '
-    'refund. changed_in, changed_out: changed to another product while paid; equal over all '
-    'products. include_trials counts a trial from its start: new is then its start instead of its '
-    'conversion, expired its end without one, and resubscribed that Apple charged for it later. '
-    'include_grants adds administrators'' grants, without a product. by splits the rows by '
-    'the product of the time, or by the storefront, offer_type or period_type of the charge with '
-    'which the paid time began (segment; null: not reported).';
+    'effective end: the expiry, the end of a grace period, or the date of a refund; with auto-renew '
+    'off it counts until then. new: paid for the first time. resubscribed: paid again after a '
+    'lapse, by the customer or because Apple charged after retrying; report_reactivations has the '
+    'former. expired: ended without a paid period that follows. refunded: ended by a refund. '
+    'changed_in, changed_out: changed to another product while paid; equal over all products. '
+    'include_trials counts a trial from its start: new is then its start instead of its conversion, '
+    'expired its end without one, and resubscribed that Apple charged for it later. include_grants '
+    'adds administrators'' grants, without a product. by splits the rows by the product of the '
+    'time, or by the storefront, offer_type or period_type of the charge with which the paid time '
+    'began (segment; null: not reported).';
 
 CREATE OR REPLACE FUNCTION report_active_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
@@ -108,24 +105,19 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         time_zone, product, environment, include_family_shared, known_at, as_of) AS s
     UNION ALL
     SELECT CASE g.number WHEN 1 THEN 'new' ELSE 'expired' END,
-        calendar_bucket_start((g.at AT TIME ZONE time_zone)::date,
-            (SELECT span.first_day FROM span), bucket),
-        NULL, NULL, NULL, NULL, NULL, g.grant_id::text, g.at, NULL, 'grant', g.entitlement,
+        calendar_bucket_start((g.at AT TIME ZONE time_zone)::date, span.first_day, bucket),
+        NULL, NULL, NULL, NULL, NULL, g.grant_id, g.at, NULL, 'grant', g.entitlement,
         abs(g.number), g.account_id
-    FROM grant_movement AS g
-    WHERE include_grants AND environment = 'production' AND product IS NULL
-        AND (g.at AT TIME ZONE time_zone)::date >= (SELECT span.first_day FROM span)
-        AND (g.at AT TIME ZONE time_zone)::date <= (SELECT span.last_day FROM span)
-        AND g.at <= least(as_of, known_at)
+    FROM span
+    CROSS JOIN LATERAL grant_item(include_grants, environment, product, least(as_of, known_at)) AS g
+    WHERE (g.at AT TIME ZONE time_zone)::date BETWEEN span.first_day AND span.last_day
     UNION ALL
-    SELECT 'active', (SELECT span.last_row FROM span), NULL, NULL, NULL, NULL, NULL,
-        g.grant_id::text, max(g.at), NULL, 'grant', g.entitlement, sum(g.number)::bigint,
-        g.account_id
-    FROM grant_movement AS g
-    WHERE include_grants AND environment = 'production' AND product IS NULL
-        AND (g.at AT TIME ZONE time_zone)::date <= (SELECT span.last_day FROM span)
-        AND g.at <= least(as_of, known_at)
-    GROUP BY g.grant_id, g.entitlement, g.account_id
+    SELECT 'active', span.last_row, NULL, NULL, NULL, NULL, NULL, g.grant_id, max(g.at), NULL,
+        'grant', g.entitlement, sum(g.number)::bigint, g.account_id
+    FROM span
+    CROSS JOIN LATERAL grant_item(include_grants, environment, product, least(as_of, known_at)) AS g
+    WHERE (g.at AT TIME ZONE time_zone)::date <= span.last_day
+    GROUP BY span.last_row, g.grant_id, g.entitlement, g.account_id
     HAVING sum(g.number) <> 0;
 END;
 COMMENT ON FUNCTION report_active_item IS

@@ -18,6 +18,8 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
             m.account_key, m.storefront, m.offer_type, m.period_type
         FROM movement AS m
         WHERE m.environment = billing_issue_stock.environment AND m.kind = 'state'
+            -- The first condition is that of the index, and follows from the second.
+            AND m.cause IN ('in_grace_period', 'in_billing_retry')
             AND m.cause = billing_issue_stock.state
             AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
                 ELSE m.known_from <= known_at AND known_at < m.known_until END
@@ -32,8 +34,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     )
     SELECT DISTINCT ON (s.product_id, s.original_transaction_id)
         s.product_id, b.storefront, b.offer_type, b.period_type, s.original_transaction_id,
-        b.transaction_id, b.at, s.until, s.number,
-        b.account_key
+        b.transaction_id, b.at, s.until, s.number, b.account_key
     FROM (
         SELECT t.product_id, t.original_transaction_id, -sum(t.number) AS number,
             min(t.at) FILTER (WHERE t.number = -1) AS until
@@ -56,28 +57,26 @@ RETURNS TABLE (measure text, from_day date, product_id text, storefront text, of
     period_type text, original_transaction_id text, transaction_id text, since timestamptz,
     until timestamptz, number bigint, account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH span AS (
-        SELECT * FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at))
-    )
-    -- One branch a measure, so that a request for one does not wait for the others. What has begun
-    -- has an end, which may be expected and lie ahead.
-    SELECT 'entered', i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
+    -- What has begun has an end, which may be expected and lie ahead. The kinds are constants, so
+    -- that their index is used.
+    SELECT m.measure, i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
         i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_id
     FROM movement_row(ARRAY['billing_recovered', 'billing_lost'], true, from_date, to_date, bucket,
         time_zone, product, environment, include_family_shared, known_at, as_of, 'infinity') AS i
+    CROSS JOIN LATERAL unnest(CASE WHEN i.at > least(as_of, known_at) THEN ARRAY['entered']
+        WHEN i.kind = 'billing_recovered' THEN ARRAY['entered', 'cohort_recovered']
+        ELSE ARRAY['entered', 'cohort_lost'] END) AS m (measure)
     WHERE i.origin_at <= least(as_of, known_at)
     UNION ALL
-    SELECT k.measure, i.from_day, i.product_id, i.storefront, i.offer_type, i.period_type,
-        i.original_transaction_id, i.transaction_id, i.origin_at, i.at, i.number, i.account_id
-    FROM (VALUES ('recovered', 'billing_recovered', false), ('lost', 'billing_lost', false),
-        ('cohort_recovered', 'billing_recovered', true), ('cohort_lost', 'billing_lost', true))
-        AS k (measure, kind, by_origin)
-    CROSS JOIN LATERAL movement_row(ARRAY[k.kind], k.by_origin, from_date, to_date, bucket,
+    SELECT CASE i.kind WHEN 'billing_recovered' THEN 'recovered' ELSE 'lost' END, i.from_day,
+        i.product_id, i.storefront, i.offer_type, i.period_type, i.original_transaction_id,
+        i.transaction_id, i.origin_at, i.at, i.number, i.account_id
+    FROM movement_row(ARRAY['billing_recovered', 'billing_lost'], false, from_date, to_date, bucket,
         time_zone, product, environment, include_family_shared, known_at, as_of) AS i
     UNION ALL
     SELECT k.measure, span.last_row, s.product_id, s.storefront, s.offer_type, s.period_type,
         s.original_transaction_id, s.transaction_id, s.since, s.until, s.number, a.account_id
-    FROM span
+    FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN (VALUES ('in_grace_period'), ('in_billing_retry')) AS k (measure)
     CROSS JOIN LATERAL billing_issue_stock(k.measure, span.last_day, time_zone, product,
         environment, include_family_shared, known_at, least(as_of, known_at)) AS s
@@ -163,8 +162,8 @@ COMMENT ON FUNCTION report_billing_issues IS
     'in_grace_period: those with access, at the end of each day, week or month; in_billing_retry: '
     'those without. entered: how many billing issues began; a retry that follows a grace period is '
     'the same issue. recovered: Apple charged after all; lost: Apple gave up or the customer '
-    'cancelled; both by their own date. cohort_recovered and cohort_lost are the same by the day '
-    'on which the issue began; the others of those entered are still open. recovery_rate = '
+    'cancelled; both by their own date. cohort_recovered and cohort_lost are the same by the day on '
+    'which the issue began; the others of those entered are still open. recovery_rate = '
     'cohort_recovered / entered, rounded to 6 digits; final only when none is open. by splits the '
     'rows by the product, storefront, offer_type or period_type of the charge (segment; null: not '
     'reported).';

@@ -17,50 +17,29 @@ RETURNS TABLE (from_day date, to_day date, segment text, active_at_start bigint,
     expiry_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH flow AS (
-        SELECT c.from_day, c.segment, sum(c.number) AS number,
-            -sum(c.number) FILTER (WHERE c.cause IN ('voluntary', 'price_not_consented'))
+        SELECT s.from_day, s.segment,
+            -sum(s.number) FILTER (WHERE c.cause IN ('voluntary', 'price_not_consented'))
                 AS voluntary,
-            -sum(c.number) FILTER (WHERE c.cause = 'price_not_consented') AS price_not_consented,
-            -sum(c.number) FILTER (WHERE c.cause = 'billing') AS involuntary,
-            -sum(c.number) FILTER (WHERE c.cause = 'product_withdrawn') AS product_withdrawn,
-            -sum(c.number) FILTER (WHERE c.cause = 'unknown') AS unknown,
-            -sum(c.number) FILTER (WHERE c.cause IN ('voluntary', 'price_not_consented', 'billing',
-                'product_withdrawn', 'unknown')) AS expired,
-            -sum(c.number) FILTER (WHERE c.cause = 'refunded') AS refunded,
-            sum(c.number) FILTER (WHERE active_measure(c.kind, c.movement_cause) = 'resubscribed')
-                AS resubscribed
-        FROM (
-            SELECT s.from_day, s.segment, s.kind, s.cause AS movement_cause,
-                churn_cause(s.kind, s.cause) AS cause, s.number
-            FROM movement_flow(active_kinds(include_trials), 'at', false, true, from_date, to_date,
-                bucket, time_zone, product, environment, include_family_shared, known_at, as_of,
-                by) AS s
-        ) AS c
+            -sum(s.number) FILTER (WHERE c.cause = 'price_not_consented') AS price_not_consented,
+            -sum(s.number) FILTER (WHERE c.cause = 'billing') AS involuntary,
+            -sum(s.number) FILTER (WHERE c.cause = 'product_withdrawn') AS product_withdrawn,
+            -sum(s.number) FILTER (WHERE c.cause = 'unknown') AS unknown
+        FROM movement_flow(ARRAY['ended'] || CASE WHEN include_trials THEN ARRAY['trial_ended'] END,
+            'at', false, false, from_date, to_date, bucket, time_zone, product, environment,
+            include_family_shared, known_at, as_of, by) AS s
+        CROSS JOIN LATERAL (SELECT churn_cause(s.kind, s.cause) AS cause) AS c
         GROUP BY 1, 2
     )
-    SELECT b.from_day, b.to_day, b.segment, b.opening::bigint, b.voluntary::bigint,
-        b.price_not_consented::bigint, b.involuntary::bigint, b.product_withdrawn::bigint,
-        b.unknown::bigint, b.expired::bigint, b.refunded::bigint, (b.expired + b.refunded)::bigint,
-        b.resubscribed::bigint, round((b.expired + b.refunded) / nullif(b.opening, 0), 6),
-        round(b.expired / nullif(b.opening, 0), 6)
-    FROM (
-        SELECT span.from_day, span.to_day, p.segment,
-            coalesce(o.number, 0) + sum(coalesce(f.number, 0)) OVER days - coalesce(f.number, 0)
-                AS opening,
-            coalesce(f.voluntary, 0) AS voluntary,
-            coalesce(f.price_not_consented, 0) AS price_not_consented,
-            coalesce(f.involuntary, 0) AS involuntary,
-            coalesce(f.product_withdrawn, 0) AS product_withdrawn,
-            coalesce(f.unknown, 0) AS unknown, coalesce(f.expired, 0) AS expired,
-            coalesce(f.resubscribed, 0) AS resubscribed, coalesce(f.refunded, 0) AS refunded
-        FROM calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
-        CROSS JOIN (SELECT flow.segment FROM flow UNION SELECT NULL WHERE by IS NULL) AS p
-        LEFT JOIN flow AS f ON f.from_day = span.from_day
-            AND f.segment IS NOT DISTINCT FROM p.segment
-        LEFT JOIN flow AS o ON o.from_day IS NULL AND o.segment IS NOT DISTINCT FROM p.segment
-        WINDOW days AS (PARTITION BY p.segment ORDER BY span.from_day)
-    ) AS b
-    ORDER BY b.from_day, b.segment;
+    SELECT a.from_day, a.to_day, a.segment, a.opening, coalesce(f.voluntary, 0)::bigint,
+        coalesce(f.price_not_consented, 0)::bigint, coalesce(f.involuntary, 0)::bigint,
+        coalesce(f.product_withdrawn, 0)::bigint, coalesce(f.unknown, 0)::bigint, a.expired,
+        a.refunded, a.churned, a.resubscribed,
+        round(a.churned::numeric / nullif(a.opening, 0), 6),
+        round(a.expired::numeric / nullif(a.opening, 0), 6)
+    FROM report_active(from_date, to_date, bucket, time_zone, product, environment,
+        include_family_shared, include_trials, false, by, known_at, as_of) AS a
+    LEFT JOIN flow AS f ON f.from_day = a.from_day AND f.segment IS NOT DISTINCT FROM a.segment
+    ORDER BY a.from_day, a.segment;
 END;
 COMMENT ON FUNCTION report_churn IS
     'Paid subscriptions that churned in each day, week or month, compared with those active at its '
@@ -68,13 +47,12 @@ COMMENT ON FUNCTION report_churn IS
     'period that follows; it has a cause. voluntary: the customer cancelled or, counted again in '
     'price_not_consented, did not consent to a price; involuntary: billing; product_withdrawn: it '
     'could not be bought any more; unknown: Apple gave no reason, or revoked a trial. refunded: '
-    'ended by a refund. churned = expired + refunded. resubscribed: paid again after a lapse, as '
-    'in report_active; not taken off. churn_rate = churned / active_at_start, rounded to 6 digits; '
+    'ended by a refund. churned = expired + refunded. resubscribed: paid again after a lapse, as in '
+    'report_active; not taken off. churn_rate = churned / active_at_start, rounded to 6 digits; '
     'null if none was active. expiry_rate = expired / active_at_start, likewise. include_trials '
-    'adds trials; a conversion is not churn. by splits the rows by the product of the '
-    'time, or by the storefront, offer_type or period_type of the charge with which the paid time '
-    'began (segment; null: not reported). A change of '
-    'product is not churn.';
+    'adds trials; a conversion is not churn. by splits the rows by the product of the time, or by '
+    'the storefront, offer_type or period_type of the charge with which the paid time began '
+    '(segment; null: not reported). A change of product is not churn.';
 
 CREATE OR REPLACE FUNCTION report_churn_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',

@@ -5,12 +5,8 @@ CREATE OR REPLACE FUNCTION report_retention(from_date date DEFAULT NULL, to_date
 RETURNS TABLE (cohort date, period integer, to_day date, cohort_size bigint, retained bigint,
     retention_rate numeric)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    WITH span AS (
-        SELECT date_trunc('month', b.from_day::timestamp)::date AS month
-        FROM calendar_bucket(from_date, to_date, 'month', time_zone, least(as_of, known_at)) AS b
-    ),
-    shown AS (
-        SELECT min(span.month) AS first_day, max(span.month) AS last_day FROM span
+    WITH shown AS (
+        SELECT * FROM calendar_months(from_date, to_date, time_zone, least(as_of, known_at))
     ),
     flow AS (
         SELECT s.cohort, date_trunc('month', s.day::timestamp)::date AS month,
@@ -27,13 +23,15 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
             (least(as_of, known_at) AT TIME ZONE time_zone)::date),
         r.size::bigint, r.retained::bigint, round(r.retained / nullif(r.size, 0), 6)
     FROM (
-        SELECT c.month AS cohort, m.month::date AS month,
+        SELECT c.month::date AS cohort, m.month::date AS month,
             sum(coalesce(f.started, 0)) OVER (PARTITION BY c.month) AS size,
             sum(coalesce(f.number, 0)) OVER (PARTITION BY c.month ORDER BY m.month) AS retained
-        FROM span AS c
-        CROSS JOIN LATERAL generate_series(c.month::timestamp,
-            least(as_of, known_at) AT TIME ZONE time_zone, interval '1 month') AS m (month)
-        LEFT JOIN flow AS f ON f.cohort = c.month AND f.month = m.month::date
+        FROM shown
+        CROSS JOIN LATERAL generate_series(
+            shown.first_day::timestamp, shown.last_day, interval '1 month') AS c (month)
+        CROSS JOIN LATERAL generate_series(
+            c.month, least(as_of, known_at) AT TIME ZONE time_zone, interval '1 month') AS m (month)
+        LEFT JOIN flow AS f ON f.cohort = c.month::date AND f.month = m.month::date
     ) AS r
     ORDER BY 1, 2;
 END;
@@ -54,9 +52,7 @@ RETURNS TABLE (measure text, cohort date, product_id text, original_transaction_
     transaction_id text, at timestamptz, number bigint, account_id text)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WITH span AS (
-        SELECT date_trunc('month', min(b.from_day)::timestamp)::date AS first_day,
-            date_trunc('month', max(b.from_day)::timestamp)::date AS last_day
-        FROM calendar_bucket(from_date, to_date, 'month', time_zone, least(as_of, known_at)) AS b
+        SELECT * FROM calendar_months(from_date, to_date, time_zone, least(as_of, known_at))
     )
     SELECT c.measure, c.cohort, c.product_id, c.original_transaction_id, c.transaction_id, c.at,
         c.number, a.account_id

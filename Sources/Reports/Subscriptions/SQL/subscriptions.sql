@@ -11,9 +11,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     HAVING sum(s.number) <> 0
     UNION ALL
     SELECT NULL, 'granted', sum(g.number)::bigint
-    FROM grant_movement AS g
-    WHERE include_grants AND environment = 'production' AND product IS NULL
-        AND g.at <= least(as_of, known_at)
+    FROM grant_item(include_grants, environment, product, least(as_of, known_at)) AS g
     HAVING sum(g.number) <> 0
     ORDER BY 1, 2;
 END;
@@ -38,10 +36,8 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     FROM movement_stock(ARRAY['state'], false, false, NULL, NULL, 'day', 'UTC', product,
         environment, include_family_shared, known_at, as_of) AS s
     UNION ALL
-    SELECT NULL, 'granted', NULL, g.grant_id::text, max(g.at), sum(g.number)::bigint, g.account_id
-    FROM grant_movement AS g
-    WHERE include_grants AND environment = 'production' AND product IS NULL
-        AND g.at <= least(as_of, known_at)
+    SELECT NULL, 'granted', NULL, g.grant_id, max(g.at), sum(g.number)::bigint, g.account_id
+    FROM grant_item(include_grants, environment, product, least(as_of, known_at)) AS g
     GROUP BY g.grant_id, g.account_id
     HAVING sum(g.number) <> 0;
 END;

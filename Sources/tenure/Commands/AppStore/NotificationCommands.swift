@@ -113,7 +113,7 @@ struct TestNotificationCommand: AppStoreQuery {
     let sent = try await outcome(token, clients, environment)
     report.add("notification", sent.notification?.json(\.payload.json))
     report.add("sendAttempts", .array(sent.attempts.map(\.json)))
-    if !sent.attempts.contains(where: { $0.sendAttemptResult == "SUCCESS" }) {
+    if !sent.attempts.contains(where: { $0.sendAttemptResult == SendAttemptItemFields.success }) {
       report.failure = CommandFailure(
         description: "The app's server has not accepted the test notification")
     }

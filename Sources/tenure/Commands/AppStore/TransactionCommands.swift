@@ -162,7 +162,7 @@ struct OrderCommand: AppStoreQuery {
     return AppStoreReport(
       answer.environment,
       ["status": status?.json, "transactions": answer.content.transactions.json],
-      remark: status == 0 ? nil : "The order is not one of this app's.")
+      remark: status == OrderLookup.found ? nil : "The order is not one of this app's.")
   }
 }
 
