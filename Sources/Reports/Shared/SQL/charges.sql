@@ -17,11 +17,10 @@ END;
 CREATE OR REPLACE FUNCTION charged_before(environment text, known_at timestamptz)
 RETURNS TABLE (charge_original_transaction_id text, transaction_id text, product_id text,
     at timestamptz, is_renewal boolean, product_type text, ownership_type text, period_type text,
-    account_key uuid, rule text, decided_at timestamptz, corrected_at timestamptz)
+    account_key uuid)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at, m.is_renewal,
-        m.product_type, m.ownership_type, m.period_type, m.account_key, m.rule, m.decided_at,
-        m.corrected_at
+        m.product_type, m.ownership_type, m.period_type, m.account_key
     FROM movement AS m
     WHERE m.environment = charged_before.environment AND m.kind = 'charged'
         AND m.known_from <= known_at AND known_at < m.known_until AND m.known_until < 'infinity';
@@ -47,8 +46,8 @@ CREATE OR REPLACE FUNCTION charge_then(environment text, known_at timestamptz)
 RETURNS TABLE (
     original_transaction_id text, transaction_id text, product_id text, charged_at timestamptz,
     kind text, product_type text, ownership_type text, period_type text, price_milliunits bigint,
-    currency text, owner_account_key uuid, rule text, reason text, decided_at timestamptz,
-    corrected_at timestamptz, revoked_at timestamptz, order_id uuid, delivered_at timestamptz)
+    currency text, owner_account_key uuid, reason text, revoked_at timestamptz, order_id uuid,
+    delivered_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT t.original_transaction_id, t.transaction_id, t.product_id,
         -- The transaction's own date may be later than the charge's: as it is, or was before Apple
@@ -58,9 +57,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         CASE WHEN m.at IS NULL THEN t.product_type ELSE coalesce(m.product_type, 'unknown') END,
         coalesce(m.ownership_type, t.ownership_type), coalesce(m.period_type, t.period_type),
         t.price_milliunits, t.currency,
-        CASE WHEN m.at IS NULL THEN t.owner_account_key ELSE m.account_key END,
-        coalesce(m.rule, t.rule), t.reason, coalesce(m.decided_at, t.decided_at),
-        CASE WHEN m.at IS NULL THEN t.corrected_at ELSE m.corrected_at END,
+        CASE WHEN m.at IS NULL THEN t.owner_account_key ELSE m.account_key END, t.reason,
         CASE
             WHEN r.at IS NOT NULL THEN r.at
             -- It is a refund now, and was not known as one then.
