@@ -1881,12 +1881,21 @@ SELECT '00000000-0000-0000-0000-000000000000'::uuid AS account_key,
         WHERE e.product_id = p.product_id AND e.valid_from = p.valid_from))) AS body
 FROM product AS p;
 
+-- In PL/pgSQL, which keeps the plans of its statements: SQL functions are planned in each transaction.
 CREATE OR REPLACE FUNCTION chained_hash(previous bytea, VARIADIC fields text[])
 RETURNS bytea
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN sha256(previous || convert_to((
-    SELECT string_agg(octet_length(f.field) || ':' || f.field, '' ORDER BY f.place)
-    FROM unnest(fields) WITH ORDINALITY AS f (field, place)), 'UTF8'));
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+AS $$
+DECLARE
+    field text;
+    words text := '';
+BEGIN
+    FOREACH field IN ARRAY fields LOOP
+        words := words || octet_length(field) || ':' || field;
+    END LOOP;
+    RETURN sha256(previous || convert_to(words, 'UTF8'));
+END
+$$;
 
 -- Appends an entry with the present values of a row to an account's chain, in the transaction that
 -- wrote the row. Nothing is appended about an order or a grant that is as its last entry says. The
