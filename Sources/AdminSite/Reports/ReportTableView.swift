@@ -290,7 +290,7 @@ extension DataTable {
   private static let details = [
     "storefront", "offer_type", "offer_id", "period_type", "ownership_type", "price_source",
   ]
-  /// Shown by their ends, which differ; the tooltip has all of it.
+  /// Identifiers that are shown by their ends, which differ; tooltips have all of them.
   private static let longIDs = ["original_transaction_id", "transaction_id", "order_id"]
   private static let longestID = 10
 
