@@ -232,7 +232,7 @@ package func withHTTPClient<Value>(_ body: (HTTPClient) async throws -> Value) a
 }
 
 /// Passes a resource to the body, and then ends it, whether or not the body fails.
-func ending<Resource, Value>(
+package func ending<Resource, Value>(
   _ resource: Resource, with end: () async throws -> Void,
   after body: (Resource) async throws -> Value
 ) async throws -> Value {

@@ -233,15 +233,22 @@ extension DataTable {
         && name != "from_day" && !(name == "origin_at" && items.startAtOnce)
         && !(isAlike && ["measure", "number", "day"].contains(name))
     }.sorted { (Self.rank(items.columns[$0]), $0) < (Self.rank(items.columns[$1]), $1) }
-    let details = places.filter { Self.details.contains(items.columns[$0].name) }
-    let shown = places.filter { !details.contains($0) }
+    let rare = places.filter { Self.details.contains(items.columns[$0].name) }
+    // A transaction leads to its original one.
+    let hasTransactions = places.contains { items.columns[$0].name == "transaction_id" }
+    let shown = places.filter { place in
+      !rare.contains(place)
+        && !(hasTransactions && items.columns[place].name == "original_transaction_id")
+    }
+    let details = items.rows.indices.map { DataCell(details: rare, ofItem: $0, in: items) }
+    let hasDetails = details.contains { !$0.text.isEmpty }
     self.init(
       caption: caption,
       columns: shown.map { place in
         let column = items.columns[place]
         let isOfCharge = items.report == .revenue && column.name == "origin_at"
         return DataColumn(column, of: items.report, as: isOfCharge ? "charged" : nil)
-      } + (details.isEmpty ? [] : [DataColumn(label: "Details")]),
+      } + (hasDetails ? [DataColumn(label: "Details")] : []),
       rows: items.rows.indices.map { index in
         DataRow(
           cells: shown.map { place -> DataCell in
@@ -258,8 +265,14 @@ extension DataTable {
             }
             guard let text = value.text, !text.isEmpty else { return cell }
             switch column.name {
-            case "original_transaction_id":
-              cell.href = AdminURL.originalTransaction(text, environment: environment.rawValue)
+            case "original_transaction_id", "transaction_id":
+              if let original = items.value("original_transaction_id", inRow: index)?.text {
+                cell.href = AdminURL.originalTransaction(
+                  original, environment: environment.rawValue)
+                if original != text {
+                  cell.identifier = "\(text), original transaction \(original)"
+                }
+              }
             case "account_id", "from_account_id", "previous_account_id":
               cell.href = AdminURL.account(text)
             case "order_id": cell.href = AdminURL.search(text)
@@ -268,7 +281,7 @@ extension DataTable {
             default: break
             }
             return cell
-          } + (details.isEmpty ? [] : [DataCell(details: details, ofItem: index, in: items)]))
+          } + (hasDetails ? [details[index]] : []))
       },
       emptyText: "No items.")
   }
@@ -277,7 +290,7 @@ extension DataTable {
   private static let details = [
     "storefront", "offer_type", "offer_id", "period_type", "ownership_type", "price_source",
   ]
-  /// Shown by their ends, which differ; the tooltip has all of it.
+  /// Identifiers that are shown by their ends, which differ; tooltips have all of them.
   private static let longIDs = ["original_transaction_id", "transaction_id", "order_id"]
   private static let longestID = 10
 
@@ -299,8 +312,7 @@ extension DataTable {
       "at", "refunded_at", "since", "due_at", "first_seen_at", "account_id", "amount_milliunits",
       "mrr_twelfths", "product_id", "charged_at",
     ]
-    return first.firstIndex(of: column.name)
-      ?? (column.name == "transaction_id" ? first.count + 1 : first.count)
+    return first.firstIndex(of: column.name) ?? first.count
   }
 
   /// The page of the original transaction that a job's or an action's subject names, or nil.
@@ -352,17 +364,19 @@ extension DataCell {
       identifier: label.identifier)
   }
 
-  /// The values of some columns in one cell, as in `USA · Normal`, with their names in the tooltip.
+  /// The values of some columns in one cell, as in `USA · Trial`; what most charges have is in the
+  /// tooltip only, with the names of the columns.
   fileprivate init(details: [Int], ofItem index: Int, in items: ReportTable) {
     let texts = details.map { place in
-      let column = items.columns[place]
+      let (column, value) = (items.columns[place], items.rows[index][place])
       return (
         name: column.label(in: items.report),
-        value: items.rows[index][place].label(in: column.name, of: items.report).text
+        value: value.label(in: column.name, of: items.report).text,
+        isUsual: ["normal", "purchased", "app_store"].contains(value.text)
       )
     }.filter { !$0.value.isEmpty }
     self.init(
-      text: texts.map(\.value).joined(separator: " · "),
+      text: texts.filter { !$0.isUsual }.map(\.value).joined(separator: " · "),
       identifier: texts.map { "\($0.name): \($0.value)" }.joined(separator: ", "))
   }
 

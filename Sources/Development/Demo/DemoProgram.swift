@@ -71,8 +71,9 @@ struct DemoProgram {
     let settings = try await files.read(keys: keys)
     let transport = HTTPClientTransport(client: client)
     let network = DemoNetwork(transport: transport)
+    let webhook = settings.webhook.map { WebhookSender(to: $0) }
     let assembly = try await Assembly(
-      database: database, settings: settings, transport: network, logger: logger,
+      database: database, settings: settings, transport: network, webhook: webhook, logger: logger,
       clock: .jumping { simulation.now })
     let server = DemoServer(
       api: assembly.api(keys: try settings.apiKeys()), host: host, port: port)
@@ -95,7 +96,7 @@ struct DemoProgram {
           .init(service: story, successTerminationBehavior: .gracefullyShutdownGroup)
         ],
         gracefulShutdownSignals: [.sigterm, .sigint], logger: logger))
-    try await group.run()
+    try await ending(webhook, with: { await webhook?.shutDown() }) { _ in try await group.run() }
     return story.isAsExpected
   }
 

@@ -180,21 +180,33 @@ struct ReportRangeTests {
     let items = ReportTable(
       report: .revenue, asOf: Self.now,
       columns: [
-        ReportColumn("at", .time), ReportColumn("transaction_id", .text),
-        ReportColumn("storefront", .text), ReportColumn("period_type", .text),
+        ReportColumn("at", .time), ReportColumn("original_transaction_id", .text),
+        ReportColumn("transaction_id", .text), ReportColumn("storefront", .text),
+        ReportColumn("period_type", .text),
       ],
       rows: [
-        [.time(Self.now), .text("430001000663465"), .text("USA"), .text("trial")],
-        [.time(Self.now), .text("7"), .none, .text("normal")],
+        [
+          .time(Self.now), .text("430001000000001"), .text("430001000663465"), .text("USA"),
+          .text("trial"),
+        ],
+        [.time(Self.now), .text("7"), .text("7"), .none, .text("normal")],
       ], isCutShort: false)
     let table = DataTable(items, caption: "Items", environment: .production)
     #expect(table.columns.map(\.label) == ["Date", "Transaction", "Details"])
     #expect(
       table.rows.map { $0.cells.dropFirst().map(\.text) }
-        == [["…1000663465", "USA · Trial"], ["7", "Normal"]])
+        == [["…1000663465", "USA · Trial"], ["7", ""]])
     #expect(
       table.rows[0].cells.dropFirst().map(\.identifier)
-        == ["430001000663465", "Storefront: USA, Period type: Trial"])
+        == [
+          "430001000663465, original transaction 430001000000001",
+          "Storefront: USA, Period type: Trial",
+        ])
+    #expect(
+      table.rows.map { $0.cells[1].href }
+        == ["430001000000001", "7"].map {
+          "/admin/original-transactions/\($0)?environment=production"
+        })
   }
 
   @Test func `a sum with too many digits is left out`() {

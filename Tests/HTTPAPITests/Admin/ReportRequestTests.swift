@@ -368,9 +368,11 @@ struct ReportChartTests {
     let before = Self.table(
       .churn, churn.columns.map { ($0.name, $0.kind) },
       [[.date("2026-02-01"), .date("2026-02-28"), .number(5), .number(1), .number(0), .number(1)]])
+    let march = Self.request(churn, "from=2026-03-01&to=2026-03-31&compare=true")
     #expect(
-      DataTable(churn, of: Self.request(churn, "compare=true"), previous: before).columns
-        .map(\.label) == ["Period", "Active at start", "Churned", "Voluntary"])
+      march.tables(churn, previous: before)[0].rows.map { $0.cells.map(\.text) } == [
+        ["Voluntary", "0", "1", "−1", "−100.00%"], ["Churned", "0", "1", "−1", "−100.00%"],
+      ])
     let due = Self.table(
       .renewalsDue,
       [

@@ -453,6 +453,18 @@ SELECT (SELECT count(*) || ' from ' || min(from_day) || ' to ' || max(to_day) FR
 --= 12 from 2026-01-26 to 2026-04-15
 --= 12 from 2025-05-01 to 2026-04-15
 
+-- grants: those that began or ended on these days, and those of the last one
+SELECT measure, at, number, account_id FROM tenure.report_active_item('2026-03-10', '2026-03-31', include_grants => true, as_of => '2026-04-15 12:00Z') WHERE kind = 'grant' ORDER BY measure, at;
+--= active|2026-03-01T00:00:00+00:00|1|b
+--= active|2026-03-20T00:00:00+00:00|1|c
+--= expired|2026-03-15T00:00:00+00:00|1|a
+--= new|2026-03-20T00:00:00+00:00|1|c
+
+-- an hour before a billing issue begins, and an hour after it has
+SELECT (SELECT count(*) FROM tenure.report_billing_issues_item('2026-03-01', as_of => t.moment) AS i WHERE i.measure = 'entered') FROM (VALUES (timestamptz '2026-03-05 09:00Z'), ('2026-03-05 11:00Z')) AS t (moment);
+--= 0
+--= 1
+
 -- the day of the moment is that of the time zone
 SELECT max(to_day) FROM tenure.report_active(time_zone => 'Pacific/Kiritimati', as_of => '2026-04-15 12:00Z');
 --= 2026-04-16

@@ -1,8 +1,6 @@
--- ------------------------------------------------------------------------------------------------
 -- Reports: each number has one definition, and it is here. Of the two of a report, the one
 -- called _item lists the items that the other counts. A role that may read a report needs no
 -- privileges on its tables.
--- ------------------------------------------------------------------------------------------------
 
 CREATE OR REPLACE VIEW report_intake_item AS
 -- Pending submissions; each has a job.

@@ -200,14 +200,19 @@ CREATE OR REPLACE FUNCTION grant_item(
     include_grants boolean, environment text, product text, moment timestamptz)
 RETURNS TABLE (grant_id text, account_id text, entitlement text, at timestamptz, number bigint)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT g.grant_id::text, g.account_id, g.entitlement, m.at, m.number
-    FROM account_grant AS g
-    CROSS JOIN LATERAL (
-        VALUES (g.starts_at, 1::bigint), (greatest(g.starts_at, least(g.ends_at, g.revoked_at)), -1)
-    ) AS m (at, number)
+    SELECT m.grant_id::text, m.account_id, m.entitlement, m.at, m.number
+    FROM (
+        SELECT g.grant_id, g.account_id, g.entitlement, g.starts_at AS at, 1::bigint AS number
+        FROM account_grant AS g
+        WHERE g.source = 'grant'
+        UNION ALL
+        SELECT g.grant_id, g.account_id, g.entitlement,
+            greatest(g.starts_at, least(g.ends_at, g.revoked_at)), -1
+        FROM account_grant AS g
+        WHERE g.source = 'grant' AND coalesce(g.ends_at, g.revoked_at) IS NOT NULL
+    ) AS m
     WHERE include_grants AND grant_item.environment = 'production' AND product IS NULL
-        AND g.source = 'grant'
-        AND m.at <= moment AND (m.number = 1 OR coalesce(g.ends_at, g.revoked_at) IS NOT NULL);
+        AND m.at <= moment;
 END;
 
 -- The operator's rate of a currency on a day: the latest valid_from that is not after it, and of
