@@ -43,7 +43,7 @@ struct DemoProgram {
     return try await withOwnServer { postgres, directory in
       try await withDatabase(await postgres.uri()) { database in
         try await withAppStore { simulation, simulatorPort in
-          let receiver = DemoReceiver(logger: logger)
+          let receiver = DemoReceiver(logger: logger) { simulation.now }
           return try await withServices([receiver], logger: logger) {
             // The stories include notifications that get lost, so polling is off.
             let settings = try DemoSettings(
@@ -253,14 +253,19 @@ struct DemoServer: Service {
 
 /// The app server's receiver of events.
 ///
-/// It fails at regular intervals, so that the log of attempts has some that were repeated.
+/// Today it fails at regular intervals, so that the log of attempts has some that were repeated. On
+/// earlier days it doesn't: the simulated clock would have passed the time of retries.
 struct DemoReceiver: Service {
   private static let failureInterval = 5
 
   private let logger: Logger
+  private let now: @Sendable () -> Timestamp
   private let ports = AsyncStream.makeStream(of: Int.self)
 
-  init(logger: Logger) { self.logger = logger }
+  init(logger: Logger, now: @escaping @Sendable () -> Timestamp) {
+    self.logger = logger
+    self.now = now
+  }
 
   /// The URL for events, once it listens.
   ///
@@ -277,7 +282,8 @@ struct DemoReceiver: Service {
     let listening = ports.continuation
     defer { listening.finish() }
     let router = Router()
-    router.post("/events") { _, _ -> HTTPResponse.Status in
+    router.post("/events") { [now] _, _ -> HTTPResponse.Status in
+      guard Timestamp.now - now() < .days(1) else { return .noContent }
       let number = requests.withLock { count in
         count += 1
         return count

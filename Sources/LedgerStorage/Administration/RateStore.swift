@@ -144,7 +144,7 @@ package struct RateStore: LedgerStore {
       let known = try await database.query("SELECT DISTINCT product_id FROM tenure.product")
         .decode(String.self)
       guard known.contains(where: { ProductID($0) == ProductID(productID) }) else {
-        let near = productID.nearest(in: known).map { ": did you mean \($0)?" } ?? ""
+        let near = productID.nearest(in: known).map { " (did you mean \($0)?)" } ?? ""
         throw RateFault(field: .product, text: "is not in the catalogue\(near)")
       }
     }

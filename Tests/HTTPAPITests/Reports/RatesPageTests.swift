@@ -55,7 +55,7 @@ struct RatesPageTests {
           ("reason", "As agreed."),
         ])
       #expect(unknown.status == 400)
-      #expect(unknown.contains(">Product is not in the catalogue: did you mean coins?<"))
+      #expect(unknown.contains(">Product is not in the catalogue (did you mean coins?).<"))
     }
   }
 
