@@ -34,6 +34,25 @@ package struct Problem: Error, Sendable {
   }
 }
 
+/// Several problems of one form; never empty.
+package struct Problems: Error {
+  package let all: [Problem]
+
+  package init(all: [Problem]) { self.all = all }
+}
+
+extension [Problem] {
+  /// Appends the problem that is thrown, and returns nil instead.
+  package mutating func note<Value>(_ read: () throws -> Value) throws -> Value? {
+    do {
+      return try read()
+    } catch let problem as Problem {
+      append(problem)
+      return nil
+    }
+  }
+}
+
 extension Problem {
   /// A wrong field; `fault` ends a sentence that begins with its name, as in "is missing".
   package static func invalid(_ field: String, _ fault: String) -> Problem {

@@ -8,6 +8,9 @@ struct AccessCauses: Sendable {
   private let charges: EndedCharges
   /// The entries of original transactions whose charges moved to other accounts, in order.
   private let entries: [OriginalTransactionKey: [HistoryEntry]]
+  private let lost: [LostCharge]
+  private let names: [AccountKey: String]
+  private let catalogue: Catalogue
 
   /// A sentence with the account that it names, if there is another.
   struct Cause: Sendable {
@@ -15,20 +18,43 @@ struct AccessCauses: Sendable {
     var counterpart: String?
   }
 
-  init(of entitlements: [Entitlement], of account: Account, in ledger: Ledger) async throws {
-    self.account = account
-    let ended = entitlements.filter { !$0.isActive }
-    charges = try await EndedCharges(of: ended, in: ledger)
+  /// - Parameter lost: The charges that the account has lost, latest loss first.
+  init(
+    of entitlements: [Entitlement], of account: Account, lost: [LostCharge], in ledger: Ledger,
+    _ catalogue: Catalogue
+  ) async throws {
+    (self.account, self.lost, self.catalogue) = (account, lost, catalogue)
+    charges = try await EndedCharges(of: entitlements, in: ledger)
+    let moved = entitlements.filter { $0.endedBecause == .moved }.compactMap(\.line)
     var entries: [OriginalTransactionKey: [HistoryEntry]] = [:]
-    for line in Set(ended.filter { $0.endedBecause == .moved }.compactMap(\.line)) {
+    for line in Set(moved + lost.prefix(1).map(\.id.line)) {
       entries[line] = try await ledger.ownership.history(of: line)
     }
     self.entries = entries
+    names = try await ledger.ownership.accountIDs(of: Set(lost.prefix(1).compactMap(\.owner)))
+  }
+
+  /// The charges that were lost to one account last; nil without any.
+  var move: Cause? {
+    guard let latest = lost.first else { return nil }
+    let number = lost.count { $0.owner == latest.owner }
+    let owner = latest.owner.map { names[$0] ?? "erased" }
+    let reason = loss(of: latest.id).map(Self.reason) ?? ""
+    return Cause(
+      sentence: "\(Count.text(number, "charge")) "
+        + (owner.map { "moved to \($0)" } ?? (number == 1 ? "was released" : "were released"))
+        + " on \(latest.lostAt.dayName)\(reason).",
+      counterpart: owner)
   }
 
   func cause(of entitlement: Entitlement) -> Cause {
     guard let (charge, recorded, original) = charges.charge(behind: entitlement) else {
       return Cause(sentence: entitlement.inWords)
+    }
+    if entitlement.isActive {
+      let changes = [change(to: charge, in: original), nextChange(after: charge, in: original)]
+      return Cause(
+        sentence: ([entitlement.inWords] + changes.compactMap(\.self)).joined(separator: " "))
     }
     switch entitlement.endedBecause {
     case .refunded where charge.revocation?.isRefund == false:
@@ -49,6 +75,38 @@ struct AccessCauses: Sendable {
   func badge(of entitlement: Entitlement) -> Badge { charges.badge(of: entitlement) }
 
   // MARK: Causes
+
+  /// The latest change of the product among the account's charges, up to one of them.
+  private func change(to charge: Charge, in original: RecordedOriginalTransaction) -> String? {
+    let charges = original.rule.charges.filter {
+      $0.isSubscription && !$0.neverBegan && $0.date <= charge.date
+        && original.line.decisions[$0.id]?.decision.owner == account.key
+    }
+    guard charge.isSubscription,
+      let index = charges.indices.dropFirst().last(where: {
+        charges[$0].productID != charges[$0 - 1].productID
+      })
+    else { return nil }
+    let (old, new) = (charges[index - 1].productID, charges[index].productID)
+    let verb: String =
+      switch (catalogue[old]?.level, catalogue[new]?.level) {
+      case (let from?, let to?) where to < from: "Upgraded"
+      case (let from?, let to?) where to > from: "Downgraded"
+      default: "Changed"
+      }
+    return "\(verb) from \(old) to \(new) on \(charges[index].date.dayName)."
+  }
+
+  /// The product that Apple will renew as, if it is another one.
+  private func nextChange(after charge: Charge, in original: RecordedOriginalTransaction)
+    -> String?
+  {
+    let state = OriginalTransactionState(line: original.line, rule: original.rule)
+    guard state.latest?.id == charge.id, state.autoRenews == true,
+      let next = state.autoRenewProductID, next != charge.productID
+    else { return nil }
+    return "It will renew as \(next)."
+  }
 
   private func replacement(
     of charge: Charge, in original: RecordedOriginalTransaction, ending entitlement: Entitlement
@@ -116,25 +174,28 @@ struct AccessCauses: Sendable {
     of charge: Charge, to decision: Decision, in original: RecordedOriginalTransaction,
     ending entitlement: Entitlement
   ) -> Cause {
-    let changes = (entries[charge.id.line] ?? []).compactMap { entry, source in
-      if case .ownership(let change) = entry.content, change.charge == charge.id {
-        (change: change, at: entry.recordedAt, source: source)
-      } else {
-        nil
-      }
-    }
-    let loss = changes.last { $0.change.previousOwner == account.key }
     let owner = decision.owner.map { original.names[$0] ?? "erased" }
     let target = owner.map { "moved to \($0)" } ?? "released"
     return Cause(
       sentence: "Lost \(entitlement.name)\(on(entitlement.endedAt)): \(target)"
-        + "\(loss.map(Self.reason) ?? "").",
+        + "\(loss(of: charge.id).map(Self.reason) ?? "").",
       counterpart: owner)
   }
 
-  private static func reason(
-    _ loss: (change: OwnershipChange, at: Timestamp, source: EntrySource)
-  ) -> String {
+  /// The latest change that took a charge from the account.
+  private func loss(of charge: Charge.ID) -> (change: OwnershipChange, source: EntrySource)? {
+    (entries[charge.line] ?? []).reversed().lazy.compactMap { entry, source in
+      if case .ownership(let change) = entry.content, change.charge == charge,
+        change.previousOwner == account.key
+      {
+        (change: change, source: source)
+      } else {
+        nil
+      }
+    }.first
+  }
+
+  private static func reason(_ loss: (change: OwnershipChange, source: EntrySource)) -> String {
     switch (loss.change.action, loss.source.kind) {
     case (_, .administrator): " by an administrator"
     case (_, .import): " by an import"
@@ -159,7 +220,7 @@ struct AccessCauses: Sendable {
   }
 }
 
-/// The charges behind entitlements that have ended.
+/// The charges behind entitlements, which tell why they ended.
 struct EndedCharges: Sendable {
   private let originals: [OriginalTransactionKey: RecordedOriginalTransaction]
 

@@ -201,7 +201,12 @@ extension FactRow {
     let entitlement = data?["entitlement"]
     let name = entitlement?["entitlement"]?.string
     let end = (name == nil ? data?["expires_at"] : entitlement?["access_ends_at"])?.string
-    let until = end.map { ", until \(dayName($0))" } ?? ""
+    // A grant has no product, and its own row has the last day.
+    let isGrant = entitlement?["product_id"]?.string == nil && name != nil
+    let until =
+      end.flatMap(Timestamp.init(rfc3339:)).map {
+        isGrant ? ", \($0.lastDayName)" : ", until \($0.dayName)"
+      } ?? ""
     let what =
       name.map { "“\($0)”" } ?? data?["product_id"]?.string ?? data?["order_id"]?.string ?? ""
     guard let kind = LedgerEvent.Kind(rawValue: type) else { return "\(type) \(what)" }
@@ -243,8 +248,6 @@ extension FactRow {
     return data?["because"]?.string.map { "\(words) \($0.withTimesForPeople)" } ?? words
   }
 }
-
-private func dayName(_ text: String) -> String { Timestamp(rfc3339: text)?.dayName ?? text }
 
 extension Submission {
   /// For example `Receipt (restore, transaction 77)`.

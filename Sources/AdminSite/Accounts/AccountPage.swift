@@ -36,7 +36,8 @@ struct AccountPageController: Controller {
     let history = try await AccountHistoryRows(
       of: charges.ties, account, filter, part: historyPart, in: ledger)
     let heir = try await ledger.accounts.successor(of: account)
-    let causes = try await AccessCauses(of: held, of: account, in: ledger)
+    let causes = try await AccessCauses(
+      of: held, of: account, lost: charges.ties.lost, in: ledger, catalogue)
     let verdict = Self.verdict(
       held, causes, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
       lastSubmission: try await ledger.accounts.latestSubmissions(of: account.key, limit: 1).first)
@@ -44,10 +45,12 @@ struct AccountPageController: Controller {
     let grants = try await ledger.grants.storedGrants(of: account.id)
     let actions = try await ledger.administration.grantActions(
       on: account.key, grants.map(\.grant.id))
+    let spent = Price.text(
+      try await ledger.accounts.spent(by: [account], at: now)[account.key] ?? [])
     let summary =
       account.names + [
         "First seen \(account.createdAt.dayName)", Count.text(charges.owned.all.count, "charge"),
-      ]
+      ] + (spent.isEmpty ? [] : ["Spent \(spent)"])
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
     frame.badges = Self.badges(held, causes)
@@ -99,30 +102,41 @@ struct AccountPageController: Controller {
       ($0.endedAt?.milliseconds ?? .max) < ($1.endedAt?.milliseconds ?? .max)
     }
     let loss = last.map(causes.cause)
+    // Unless it is the loss itself.
+    let move = last?.endedBecause == .moved ? nil : causes.move
+    let refund = last?.endedBecause == .refunded ? nil : charges.refundInWords
     guard active.isEmpty else {
       // Several entitlements of one product end together.
-      let ends = active.map(\.inWords).reduce(into: [String]()) { ends, words in
+      let ends = active.map { causes.cause(of: $0).sentence }.reduce(into: [String]()) {
+        ends, words in
         if !ends.contains(words) { ends.append(words) }
       }
       return (
         (["Active entitlements: \(active.map(\.name).joined(separator: ", "))."] + ends
-          + [loss?.sentence, last?.endedBecause == .refunded ? nil : charges.refundInWords]
-          .compactMap(\.self)).joined(separator: " "),
+          + [loss?.sentence, refund, move?.sentence].compactMap(\.self)).joined(separator: " "),
         active.contains { $0.state == .inGracePeriod } || last?.state == .inBillingRetry
-          ? Tone.warning : Tone.good, loss?.counterpart
+          ? Tone.warning : Tone.good, loss?.counterpart ?? move?.counterpart
       )
     }
+    let failure = submission?.problemInWords
     if let heir {
-      return ("The account was merged into “\(heir)”, which gets its charges.", Tone.quiet, heir)
+      let merger = "The account was merged into “\(heir)”, which gets its charges."
+      return (
+        [merger, failure].compactMap(\.self).joined(separator: " "),
+        failure == nil ? Tone.quiet : Tone.warning, heir
+      )
     }
-    var reasons = reasons(charges, lastSubmission: submission)
+    var reasons = [refund].compactMap(\.self) + reasons(charges) + [failure].compactMap(\.self)
     let lead: String
     if let last, let cause = loss {
-      let isQuiet = last.state == .expired && reasons.isEmpty && cause.counterpart == nil
+      let counterpart = move?.counterpart ?? cause.counterpart
+      let isQuiet = last.state == .expired && reasons.isEmpty && counterpart == nil
       return (
-        ([cause.sentence] + reasons).joined(separator: " "),
-        last.state != .expired ? Tone.bad : isQuiet ? Tone.quiet : Tone.warning, cause.counterpart
+        ([move?.sentence, cause.sentence].compactMap(\.self) + reasons).joined(separator: " "),
+        last.state != .expired ? Tone.bad : isQuiet ? Tone.quiet : Tone.warning, counterpart
       )
+    } else if let move {
+      lead = move.sentence
     } else if !charges.owned.all.isEmpty {
       lead =
         "The account owns \(Count.text(charges.owned.all.count, "charge")), none for a product "
@@ -137,7 +151,7 @@ struct AccountPageController: Controller {
     }
     return (
       (["No active entitlements.", lead] + reasons).joined(separator: " "), Tone.warning,
-      charges.claimant
+      move?.counterpart ?? charges.claimant
     )
   }
 
@@ -151,26 +165,18 @@ struct AccountPageController: Controller {
       }
   }
 
-  private static func reasons(
-    _ charges: AccountCharges, lastSubmission submission: Submission?
-  ) -> [String] {
+  private static func reasons(_ charges: AccountCharges) -> [String] {
     func submitted(_ count: Int, _ state: String) -> String? {
       count == 0
         ? nil
         : Count.text(count, "submitted charge is", "submitted charges are")
           + " \(state) (see below)."
     }
-    let status: String? =
-      switch submission?.status {
-      case .rejected: "The latest submission was rejected."
-      case .pending: "The latest submission is pending."
-      case .verified, nil: nil
-      }
     return [
       submitted(
         charges.claimed.all.count,
         "owned by \(charges.claimant.map { "“\($0)”" } ?? "another account")"),
-      submitted(charges.unclaimed.all.count(where: \.isClaimed), "unclaimed"), status,
+      submitted(charges.unclaimed.all.count(where: \.isClaimed), "unclaimed"),
     ].compactMap(\.self)
   }
 
@@ -218,7 +224,9 @@ struct AccountPageController: Controller {
   {
     (
       name: entitlement.name, state: state, because: because,
-      until: entitlement.accessEndsAt.map(Moment.init),
+      until: entitlement.source == .appStore ? entitlement.accessEndsAt.map(Moment.init) : nil,
+      // As the grant's own row has it.
+      grantEnd: entitlement.source == .appStore ? nil : entitlement.accessEndsAt?.lastDayName,
       isEndless: entitlement.isActive && entitlement.accessEndsAt == nil,
       productID: entitlement.productID?.rawValue,
       source: entitlement.originalTransactionID?.rawValue ?? "grant",
@@ -276,6 +284,17 @@ struct AccountPageController: Controller {
       warnings: (decided?.warnings ?? []).map { $0.inWords(submission) },
       href: submission.status == .rejected ? AdminURL.rejected : nil
     )
+  }
+}
+
+extension Submission {
+  /// Why the latest submission changed nothing yet; nil for a verified one.
+  fileprivate var problemInWords: String? {
+    switch status {
+    case .rejected: "The latest submission was rejected."
+    case .pending: "The latest submission is pending."
+    case .verified: nil
+    }
   }
 }
 

@@ -7,10 +7,10 @@ import JSONText
 import LedgerStorage
 import Subscriptions
 
-/// The customers, latest first, with filters: a page, and a CSV file of all that match.
+/// The customers with filters: a page, and a CSV file of all that match.
 ///
-/// Accounts are read in batches by the date of their creation, and their entitlements are computed
-/// as for the API: nothing is stored for the filters.
+/// Accounts are read in batches, in an order that an index gives. Their entitlements are computed as
+/// for the API: nothing is stored for the filters.
 struct CustomerListController: Controller {
   let api: API
 
@@ -49,6 +49,7 @@ struct CustomerListController: Controller {
     var product: ProductID?
     /// The first day on which the account was seen.
     var since: Timestamp?
+    let order: AccountStore.Order
     let query: [(name: String, value: String)]
 
     init(_ fields: EncodedFields) throws {
@@ -66,11 +67,21 @@ struct CustomerListController: Controller {
         }
         return since
       }
-      query = ["state", "product_id", "since"].compactMap { name in value(name).map { (name, $0) } }
+      guard
+        let order = value("order").map(AccountStore.Order.init(rawValue:)) ?? .newest
+      else {
+        let orders = AccountStore.Order.allCases.map(\.rawValue)
+        throw Problem.invalid("order", "must be one of \(orders.joined(separator: ", "))")
+      }
+      self.order = order
+      query = ["state", "product_id", "since", "order"].compactMap { name in
+        value(name).map { (name, $0) }
+      }
     }
 
     func matches(_ customer: Customer) -> Bool {
-      guard !customer.account.isErased else { return false }
+      guard !customer.account.isErased, since.map({ $0 <= customer.account.createdAt }) ?? true
+      else { return false }
       let held = customer.entitlements.filter { product == nil || $0.productID == product }
       return switch state {
       case nil: product == nil || !held.isEmpty
@@ -122,7 +133,9 @@ struct CustomerListController: Controller {
       (
         page: frame, action: AdminURL.customers, fields: form(filter),
         total: try await total(filter),
-        table: table(found, try await ledger.endedCharges(of: found)),
+        table: table(
+          found, try await ledger.endedCharges(of: found),
+          spent: try await ledger.accounts.spent(by: found.map(\.account), at: now())),
         paging: part.paging(shown: found.count, next: isAtEnd ? nil : cursor)
       ), "customers")
   }
@@ -145,7 +158,8 @@ struct CustomerListController: Controller {
       cursor = Self.cursor(last.account)
     }
     return
-      "\(Count.text(count, "customer")) among the latest \(Count.text(Self.mostRead, "account"))"
+      "\(Count.text(count, "customer")) among the \(filter.order == .newest ? "latest" : "first") "
+      + Count.text(Self.mostRead, "account")
   }
 
   /// The latest customers.
@@ -157,8 +171,11 @@ struct CustomerListController: Controller {
   private func customers(_ filter: Filter?, after cursor: TimedCursor<String>?, limit: Int)
     async throws -> [Customer]
   {
-    let accounts = try await ledger.accounts.latestAccounts(
-      since: filter?.since, after: cursor.map { ($0.at, $0.id) }, limit: limit)
+    let order = filter?.order ?? .newest
+    // By ID, the index does not know the date: what is read has to stay bounded.
+    let accounts = try await ledger.accounts.accounts(
+      by: order, since: order == .id ? nil : filter?.since,
+      after: cursor.map { ($0.at, $0.id) }, limit: limit)
     guard !accounts.isEmpty else { return [] }
     let held = try await entitlements.entitlements(of: accounts.map(\.id), now: now())
     return zip(accounts, held).map { Customer(account: $0, entitlements: $1) }
@@ -195,14 +212,20 @@ struct CustomerListController: Controller {
       FormField(
         id: "since", name: "since", label: "First seen since", isInput: true, type: "date",
         value: filter.since.map { String($0.description.prefix(10)) } ?? ""),
+      FormField(
+        id: "order", name: "order", label: "Order", isSelect: true,
+        options: AccountStore.Order.allCases.map { ($0.rawValue, $0.label, $0 == filter.order) }),
     ]
   }
 
-  private func table(_ customers: [Customer], _ ended: EndedCharges) -> DataTable {
+  private func table(
+    _ customers: [Customer], _ ended: EndedCharges,
+    spent: [AccountKey: [(currency: String, milliunits: Int64)]]
+  ) -> DataTable {
     DataTable(
       caption: "Customers",
-      columns: ["Account", "Entitlements", "Access until", "Products", "First seen"].map {
-        DataColumn(label: $0)
+      columns: ["Account", "Entitlements", "Access until", "Spent", "Products", "First seen"].map {
+        DataColumn(label: $0, isNumber: $0 == "Spent")
       },
       rows: customers.map { customer in
         DataRow(cells: [
@@ -213,11 +236,13 @@ struct CustomerListController: Controller {
             text: "", note: customer.entitlements.isEmpty ? "none" : nil, tags: customer.tags(ended)
           ),
           DataCell(customer.entitlements.compactMap(\.accessEndsAt).max()),
+          DataCell(text: Price.text(spent[customer.account.key] ?? []), isNumber: true),
           DataCell(text: customer.productNames),
           DataCell(customer.account.createdAt),
         ])
       },
-      emptyText: "No customers for these filters.", note: nil)
+      emptyText: "No customers for these filters.",
+      note: "Spent: what was charged less what was refunded, in production.")
   }
 
   // MARK: CSV
@@ -267,6 +292,16 @@ extension CustomerListController.Customer {
         entitlement.name, entitlement.state.rawValue, entitlement.productID?.rawValue,
         entitlement.accessEndsAt?.description, entitlement.endedBecause?.rawValue,
       ]
+    }
+  }
+}
+
+extension AccountStore.Order {
+  fileprivate var label: String {
+    switch self {
+    case .newest: "Newest first"
+    case .oldest: "Oldest first"
+    case .id: "Account ID"
     }
   }
 }

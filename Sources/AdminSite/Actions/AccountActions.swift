@@ -133,7 +133,8 @@ struct ErasureController: ActionController {
           label: "Type the account ID to confirm", isInput: true, maximumLength: 255,
           isRequired: true)
       ],
-      buttonLabel: "Erase", isDanger: true, subject: .account(account.id))
+      buttonLabel: "Erase", isDanger: true, subject: .account(account.id),
+      consequences: Self.consequences(for: account))
   }
 }
 

@@ -41,9 +41,9 @@ extension ActionController {
         SentForm(form: form, pages: pages, request: request, context: context), on: subject)
     } catch {
       // What was entered stays; a fault of the server has its own page.
-      let problem = ProblemReporting.problem(error, context)
-      guard problem.status.kind == .clientError else { throw error }
-      return try await form.ask(pages, context, fault: problem)
+      let problems = (error as? Problems)?.all ?? [ProblemReporting.problem(error, context)]
+      guard problems.allSatisfy({ $0.status.kind == .clientError }) else { throw error }
+      return try await form.ask(pages, context, faults: problems)
     }
   }
 }
@@ -87,28 +87,27 @@ struct ActionForm: Sendable {
     fields + rareFields + [Self.reason]
   }
 
-  /// Shows the fields, with the error if the form was sent before.
+  /// Shows the fields, with the errors if the form was sent before.
   func ask(
-    _ pages: PageRenderer, _ context: APIContext, fault problem: Problem? = nil
+    _ pages: PageRenderer, _ context: APIContext, faults problems: [Problem] = []
   ) async throws -> Response {
     var form = self
     func shown(_ field: FormField) -> FormField {
       var field = field
-      if problem != nil { field.value = context.admin.form[field.name]?.rawValue ?? "" }
+      if !problems.isEmpty { field.value = context.admin.form[field.name]?.rawValue ?? "" }
       field.isChecked = field.isCheckbox && context.admin.form[field.name] != nil
       field.options = field.options.map { ($0.value, $0.label, $0.value == field.value) }
-      if let problem, problem.field == field.name {
-        field.fault = problem.detail(naming: field.label)
-      }
+      field.fault = problems.first { $0.field == field.name }?.detail(naming: allFields)
       return field
     }
     form.fields = (fields + [Self.reason]).map(shown)
     form.rareFields = rareFields.map(shown)
+    let faults = (form.fields + form.rareFields).count { $0.fault != nil }
     form.fault =
-      (form.fields + form.rareFields).contains { $0.fault != nil }
-      ? "Nothing was changed. Fix the highlighted field."
-      : problem.map { "Nothing was changed. \($0.detail(naming: ""))" }
-    return try await form.response(pages, context, status: problem?.status ?? .ok)
+      faults > 0
+      ? "Nothing was changed. Fix the highlighted field\(faults > 1 ? "s" : "")."
+      : problems.first.map { "Nothing was changed. \($0.detail(naming: allFields))" }
+    return try await form.response(pages, context, status: problems.first?.status ?? .ok)
   }
 
   fileprivate func response(
@@ -171,11 +170,10 @@ struct SentForm: Sendable {
 }
 
 extension Problem {
-  /// The detail with the field's label instead of its name.
-  func detail(naming label: String) -> String {
-    let text =
-      field.map { label.isEmpty ? detail : detail.replacing("`\($0)`", with: label) } ?? detail
-    return text.replacing("`", with: "")
+  /// The detail with the fields' labels instead of their names.
+  func detail(naming fields: [FormField]) -> String {
+    fields.reduce(detail) { $0.replacing("`\($1.name)`", with: $1.label) }
+      .replacing("`", with: "")
   }
 }
 

@@ -71,6 +71,15 @@ extension ReportRow {
 }
 
 extension DataTable {
+  /// The latest actions, with the number of all.
+  init(latest actions: ReportCellItems) {
+    let all = Count.text(Int(actions.count), "action")
+    self.init(
+      actions: actions.items,
+      caption: actions.items.isCutShort
+        ? "Latest \(actions.items.rows.count) of \(all)" : all)
+  }
+
   /// Administrator actions, latest first.
   init(actions: ReportTable, caption: String) {
     self.init(

@@ -56,7 +56,11 @@ struct OwnershipController: ActionController {
           FormField(
             id: "account-id", name: TextField.accountID.name, label: "New owner", isInput: true,
             maximumLength: 255, isRequired: true,
-            hint: "The full account ID, exactly as your app uses it.")
+            hint: "The full account ID, exactly as your app uses it."
+              + (report.ownerAccountID == nil
+                ? ""
+                : " Enter the present owner to keep the charge there whatever Apple reports.")
+          )
         ],
         buttonLabel: report.ownerAccountID == nil ? "Assign" : "Transfer", subject: subject)
   }
@@ -71,9 +75,10 @@ struct OwnershipController: ActionController {
         throw Problem(
           .invalidRequest, "No account with this ID.", field: TextField.accountID.name)
       }
-      guard located.report.ownerAccountID.map(AccountID.init) != AccountID(found.id) else {
+      let isOwner = located.report.ownerAccountID.map(AccountID.init) == AccountID(found.id)
+      guard !isOwner || located.report.recorded.decision.rule != .administrator else {
         throw Problem(
-          .invalidRequest, "“\(found.id)” owns this charge already.",
+          .invalidRequest, "An administrator has assigned this charge to “\(found.id)” already.",
           field: TextField.accountID.name)
       }
       account = found.id
@@ -86,11 +91,14 @@ struct OwnershipController: ActionController {
     let id = located.report.charge.id
     try await ledger.ownership.transfer(
       id, to: account, by: administrator, terms: terms, at: now())
+    let owner = located.report.ownerAccountID
     return sent.done(
-      "Transaction \(id.transactionID) was "
+      "Transaction \(id.transactionID) "
         + (account.map {
-          "\(located.report.ownerAccountID == nil ? "assigned" : "transferred") to “\($0)”."
-        } ?? "released."),
+          owner == $0
+            ? "stays with “\($0)”."
+            : "was \(owner == nil ? "assigned" : "transferred") to “\($0)”."
+        } ?? "was released."),
       link: account.map { PageLink(label: "View account", href: AdminURL.account($0)) },
       then: id.href)
   }
@@ -126,6 +134,12 @@ struct OwnershipController: ActionController {
       return ["Transaction \(id) (owner: “\(loser)”) will be unclaimed."] + losses
         + (located.isLatestOfSubscription ? [renewals] : [])
         + ["If the app of “\(loser)” is the first to submit it again, “\(loser)” owns it again."]
+    }
+    if let loser, loser == account {
+      return [
+        "Transaction \(id) stays with “\(account)”, whatever Apple reports later. Only an "
+          + "administrator can change that."
+      ] + (located.isLatestOfSubscription ? [located.renewals(for: account)] : [])
     }
     let owner = loser.map { "owner: “\($0)”" } ?? "unclaimed"
     return ["Transaction \(id) (\(owner)) will be assigned to “\(account)”."] + losses

@@ -87,6 +87,12 @@ enum Price {
     return transaction.quantity > 1 ? "\(text), quantity \(transaction.quantity)" : text
   }
 
+  /// For example `29.97 USD, 9.99 EUR`; empty without any.
+  static func text(_ sums: [(currency: String, milliunits: Int64)]) -> String {
+    sums.filter { $0.milliunits != 0 }.map { text($0.milliunits, currency: $0.currency) }
+      .joined(separator: ", ")
+  }
+
   static func text(_ milliunits: Int64, currency: String?) -> String {
     currency.map { ChartUnit.money(currency: $0).text(milliunits) } ?? "price unknown"
   }

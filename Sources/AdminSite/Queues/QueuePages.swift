@@ -26,6 +26,8 @@ struct QueueController: Controller {
     // Charges whose period had ended when they were first recorded.
     let (historical, historicalPaging) = try await unclaimedCharges(
       request, wasOver: true, prefix: "historical_")
+    let owners = try await LastOwners(of: charges + historical, in: ledger)
+    func row(_ unclaimed: UnclaimedCharge) -> some Sendable { self.row(unclaimed, owners) }
     return PageRenderer.response(
       (
         page: try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context),
@@ -46,7 +48,7 @@ struct QueueController: Controller {
     ) { TimedCursor(at: $0.chargedAt, id: $0.charge) }
   }
 
-  private func row(_ unclaimed: UnclaimedCharge) -> some Sendable {
+  private func row(_ unclaimed: UnclaimedCharge, _ owners: LastOwners) -> some Sendable {
     let charge = unclaimed.charge
     return (
       transactionID: charge.transactionID.rawValue, href: charge.href,
@@ -54,6 +56,7 @@ struct QueueController: Controller {
       age: Age.text(pages.now() - unclaimed.chargedAt),
       price: Price.text(unclaimed.amountMilliunits, currency: unclaimed.currency),
       because: Explanation(unclaimed.decision) { _ in "" }.sentence,
+      lastOwner: owners.owner(of: unclaimed),
       isSandbox: charge.line.environment == .sandbox, transferHref: charge.href(form: "transfer")
     )
   }
@@ -259,6 +262,27 @@ struct QueueController: Controller {
       Flash(
         message: "\(Count.text(count, one, many)) will be \(outcome).",
         tone: count == 0 ? Tone.warning : Tone.good), then: path, request, context)
+  }
+}
+
+/// The last owners of unclaimed charges, or else of their subscriptions.
+private struct LastOwners: Sendable {
+  private let originals: [OriginalTransactionKey: RecordedOriginalTransaction]
+  private let names: [AccountKey: String]
+
+  init(of charges: [UnclaimedCharge], in ledger: Ledger) async throws {
+    originals = try await ledger.ownership.originals(of: Set(charges.map(\.charge.line)))
+    names = try await ledger.ownership.accountIDs(of: Set(charges.compactMap(\.lastOwner)))
+  }
+
+  func owner(of unclaimed: UnclaimedCharge) -> PageLink? {
+    if let owner = unclaimed.lastOwner { return .account(names[owner] ?? "erased") }
+    guard let original = originals[unclaimed.charge.line],
+      let position = original.rule.position(of: unclaimed.charge)
+    else { return nil }
+    return original.rule.charges[..<position].reversed().lazy
+      .compactMap { original.line.decisions[$0.id]?.decision.owner }
+      .first.flatMap { original.names[$0] }.map(PageLink.account)
   }
 }
 

@@ -222,7 +222,10 @@ struct AdminAnswers: RouterMiddleware, Controller {
     let detail =
       problem.code == .notFound
       ? "There is no such page."
-      : problem.detail(naming: problem.field.map(EnumText.sentence) ?? "")
+      : problem.detail(
+        naming: [problem.field].compactMap(\.self).map {
+          FormField(id: "", name: $0, label: EnumText.sentence($0))
+        })
     let next = Self.next(after: problem, of: request, context)
     var response = PageRenderer.response(
       (

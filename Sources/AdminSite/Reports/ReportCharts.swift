@@ -116,7 +116,7 @@ struct ReportCharts: Sendable {
 
   /// The columns whose values are the series.
   private static let parts: [Report: String] = [
-    .ownership: "measure", .audit: "action", .intake: "measure",
+    .ownership: "measure", .intake: "measure",
   ]
 
   /// A series, of some rows only.

@@ -64,13 +64,22 @@ struct ReportPageController: Controller {
         }
       }
     }
+    var actions: ReportCellItems?
+    if report == .audit, asked.faults.isEmpty {
+      let cell = try ReportCell(of: report, asked.choices, column: "number", row: [:])
+      switch await api.reportCoordinator.outcome(.items(cell, from: 0, limit: Self.itemsAtOnce)) {
+      case .answered(.items(let items)): actions = items
+      case .failed(let error): throw error
+      case .answered, .working: isWorking = true
+      }
+    }
     let answers = isWorking || !asked.faults.isEmpty ? [] : tables
     return try await page(
       asked,
       form: ReportForm(
         asked, catalogue, currencies: try await currencies(for: report, in: tables)),
       answers.first, previous: answers.dropFirst().first { $0.report == report },
-      revenue: answers.dropFirst().first { $0.report != report },
+      revenue: answers.dropFirst().first { $0.report != report }, actions: actions,
       isWorking: asked.faults.isEmpty && isWorking, request, context)
   }
 
@@ -134,16 +143,19 @@ struct ReportPageController: Controller {
   /// The page of a report, which reloads automatically while its table is being prepared.
   private func page(
     _ asked: ReportRequest, form: ReportForm?, _ table: ReportTable?, previous: ReportTable? = nil,
-    revenue: ReportTable? = nil, isWorking: Bool, _ request: Request, _ context: APIContext
+    revenue: ReportTable? = nil, actions: ReportCellItems? = nil, isWorking: Bool,
+    _ request: Request, _ context: APIContext
   ) async throws -> Response {
     let report = asked.report
     let isRight = asked.faults.isEmpty
     var frame = try await pages.frame(report.label, at: AdminURL.reports, context)
     frame.trail = [Self.allReports]
     frame.actions = asked.knowledge(at: pages.now())
-    if report == .audit, isRight {
-      let cell = try ReportCell(of: report, asked.choices, column: "number", row: [:])
-      frame.actions.append(PageLink(label: "List of actions", href: asked.href(cell)))
+    if let actions, actions.items.isCutShort {
+      frame.actions.append(
+        PageLink(
+          label: "All \(ChartUnit.count.text(actions.count)) actions",
+          href: asked.href(actions.cell)))
     }
     if let table { frame.asOf = Moment(table.asOf) }
     if isWorking { frame.refreshSeconds = Self.refreshSeconds }
@@ -153,6 +165,13 @@ struct ReportPageController: Controller {
           label: "CSV",
           href: AdminURL.report(
             report.name, choices: asked.choices.query(of: report) + [("format", "csv")])))
+    }
+    var tables = table.map { asked.tables($0, previous: previous, revenue: revenue) } ?? []
+    if let actions {
+      for index in tables.indices {
+        (tables[index].caption, tables[index].isFolded) = ("Counts", true)
+      }
+      tables.insert(DataTable(latest: actions), at: 0)
     }
     return PageRenderer.response(
       (
@@ -173,7 +192,7 @@ struct ReportPageController: Controller {
             : ReportCharts(table: $0, request: asked, previous: previous, showsZeros: false)
               .pictures
         } ?? [],
-        tables: table.map { asked.tables($0, previous: previous, revenue: revenue) } ?? []
+        tables: tables
       ), "report", status: isRight ? .ok : .badRequest)
   }
 

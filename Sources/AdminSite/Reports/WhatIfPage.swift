@@ -25,13 +25,20 @@ struct WhatIfPageController: Controller {
   private func page(
     _ fields: EncodedFields, _ answer: WhatIfAnswer?, fault: Problem? = nil, _ context: APIContext
   ) async throws -> Response {
-    let (usual, rare) = Self.formFields(fields, fault)
+    var (usual, rare) = Self.formFields(fields)
+    if let fault {
+      let text = fault.detail(naming: usual + rare).namingPolicies
+      for index in usual.indices where usual[index].name == fault.field {
+        usual[index].fault = text
+      }
+      for index in rare.indices where rare[index].name == fault.field { rare[index].fault = text }
+    }
     return PageRenderer.response(
       (
         page: try await pages.frame("What if", at: AdminURL.whatIf, context),
         action: AdminURL.whatIf, fields: usual, rareFields: rare,
         isRareOpen: rare.contains(where: \.isUsed),
-        fault: (usual + rare).contains { $0.fault != nil } ? nil : fault?.detail(naming: ""),
+        fault: (usual + rare).contains { $0.fault != nil } ? nil : fault?.detail(naming: []),
         policies: OwnershipPolicy.all.map {
           (name: $0.name, label: $0.label, summary: $0.summary)
         },
@@ -40,9 +47,8 @@ struct WhatIfPageController: Controller {
             verdict: $0.inWords, tone: $0.comparison.hasDifferences ? Tone.warning : Tone.good,
             notes: $0.notes,
             tables: $0.comparison.hasDifferences
-              ? [
-                DataTable(accountsOf: $0), DataTable(monthsOf: $0.comparison),
-                DataTable(chargesOf: $0),
+              ? DataTable.accounts(of: $0) + [
+                DataTable(monthsOf: $0.comparison), DataTable(chargesOf: $0),
               ] : []
           )
         }
@@ -50,13 +56,12 @@ struct WhatIfPageController: Controller {
   }
 
   /// The form's fields, and those that are folded.
-  private static func formFields(_ sent: EncodedFields, _ fault: Problem?)
+  private static func formFields(_ sent: EncodedFields)
     -> (usual: [FormField], rare: [FormField])
   {
     func field(_ name: String, _ label: String) -> FormField {
       var field = FormField(id: name.replacing("_", with: "-"), name: name, label: label)
       field.value = sent[name]?.rawValue ?? ""
-      if fault?.field == name { field.fault = fault?.detail(naming: label) }
       return field
     }
     func input(_ name: String, _ label: String) -> FormField {
@@ -93,6 +98,13 @@ struct WhatIfPageController: Controller {
 extension OwnershipPolicy {
   /// As in `Latest submitter takes`.
   fileprivate var label: String { EnumText.sentence(name.replacing("-", with: "_")) }
+}
+
+extension String {
+  /// The text with the policies' labels instead of their names.
+  fileprivate var namingPolicies: String {
+    OwnershipPolicy.all.reduce(self) { $0.replacing($1.name, with: "“\($1.label)”") }
+  }
 }
 
 extension WhatIfAnswer {
@@ -189,24 +201,35 @@ extension WhatIfAnswer {
 }
 
 extension DataTable {
+  /// Accounts shown at once, half of those who gain most and half of those who lose most.
   private static let mostAccounts = 20
 
-  /// What each account would gain and lose.
-  fileprivate init(accountsOf answer: WhatIfAnswer) {
+  /// What each account would gain and lose; the rest of a long list is folded.
+  fileprivate static func accounts(of answer: WhatIfAnswer) -> [DataTable] {
     let balances = answer.balances
-    // Both ends of the order: who gains most, and who loses most.
-    let half = Self.mostAccounts / 2
-    let shown =
-      balances.count > Self.mostAccounts
-      ? Array(balances.prefix(half) + balances.suffix(half)) : balances
+    guard balances.count > mostAccounts else { return [DataTable(balances, caption: "Accounts")] }
+    // Both ends of the order.
+    let half = mostAccounts / 2
+    return [
+      DataTable(
+        balances.prefix(half) + balances.suffix(half),
+        caption: "Accounts that would gain or lose most"),
+      DataTable(
+        balances, caption: "All \(Count.text(balances.count, "account"))", isFolded: true),
+    ]
+  }
+
+  private init(
+    _ balances: some Sequence<WhatIfAnswer.Balance>, caption: String, isFolded: Bool = false
+  ) {
     self.init(
-      caption: "Accounts",
+      caption: caption,
       columns: [
         DataColumn(label: "Account"), DataColumn(label: "Charges", isNumber: true),
         DataColumn(label: "Days of access", isNumber: true),
         DataColumn(label: "Amount", isNumber: true),
       ],
-      rows: shown.map { balance in
+      rows: balances.map { balance in
         func number(_ value: Int64) -> String {
           (value > 0 ? "+" : "") + ChartUnit.count.text(value)
         }
@@ -218,9 +241,7 @@ extension DataTable {
           DataCell(text: balance.money, isNumber: true),
         ])
       },
-      emptyText: "No account would gain or lose a charge.",
-      note: balances.count > Self.mostAccounts
-        ? "Those who would gain or lose most of \(Count.text(balances.count, "account"))." : nil)
+      emptyText: "No account would gain or lose a charge.", isFolded: isFolded)
   }
 
   /// The totals by month.
@@ -251,7 +272,7 @@ extension DataTable {
   /// The charges with other owners, with both reasons.
   fileprivate init(chargesOf answer: WhatIfAnswer) {
     self.init(
-      caption: "Charges, with the reasons",
+      caption: Count.text(answer.differences.count, "charge") + ", with the reasons",
       columns: [
         "Transaction", "Product", "Charged", "Price", "Owner", "Under the policy", "Reasons",
       ]

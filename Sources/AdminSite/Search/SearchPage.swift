@@ -7,7 +7,7 @@ import LedgerStorage
 import Subscriptions
 
 /// The search page: one indexed look-up of the complete value per kind of identifier; without a
-/// hit, accounts by the beginning of their names, and the order that Apple's email names.
+/// hit, accounts by a part of their names, and the order that Apple's email names.
 struct SearchController: Controller {
   let api: API
 
@@ -28,7 +28,7 @@ struct SearchController: Controller {
     }
     var found = try await things(named: query)
     if found.accounts.isEmpty, found.others.isEmpty {
-      found.accounts = try await accounts(beginningWith: query)
+      found.accounts = try await accounts(named: query)
     }
     let hrefs = found.accounts.map { AdminURL.account($0.id) } + found.others.map(\.href)
     if hrefs.count == 1 { return .redirect(to: hrefs[0], type: .normal) }
@@ -53,15 +53,16 @@ struct SearchController: Controller {
           : hits.count > Self.mostAccounts
             ? "First \(Self.mostAccounts) results for “\(query ?? "")”; refine the search."
             : "\(Count.text(hits.count, "result")) for “\(query ?? "")”.",
-        isWithoutHits: query != nil && hits.isEmpty
+        isWithoutHits: query != nil && hits.isEmpty,
+        scanned: ChartUnit.count.text(Int64(AccountStore.mostScanned))
       ), "search")
   }
 
   private static let mostAccounts = 50
 
-  private func accounts(beginningWith text: String) async throws -> [Account] {
+  private func accounts(named text: String) async throws -> [Account] {
     guard (try? TextField.accountID.checked(text)) != nil else { return [] }
-    return try await ledger.accounts.accounts(beginningWith: text, limit: Self.mostAccounts + 1)
+    return try await ledger.accounts.accounts(named: text, limit: Self.mostAccounts + 1)
   }
 
   private func hits(_ accounts: [Account]) async throws -> [Hit] {
@@ -164,7 +165,18 @@ struct SearchController: Controller {
     found.others += try await ledger.ownership.lines(of: WebOrderLineItemID(text)).map { line in
       (line.href, { try await hit(line, as: "Web order line item", text) })
     }
-    if let id = UUID(uuidString: text), let answer = try await ledger.orders.order(id) {
+    guard let id = UUID(uuidString: text) else { return found }
+    if found.accounts.isEmpty {
+      found.accounts += [try await ledger.accounts.account(issued: id)].compactMap(\.self)
+    }
+    if let account = try await ledger.accounts.submitters(of: [id])[id] {
+      let href = AdminURL.account(account) + "#\(id.text)"
+      let hit: Hit = (
+        kind: "Submission", title: id.text, href: href, detail: account, tags: []
+      )
+      found.others.append((href, { hit }))
+    }
+    if let answer = try await ledger.orders.order(id) {
       let stored = answer.answered(at: pages.now())
       let order = stored.order
       let hit: Hit = (

@@ -103,20 +103,17 @@ struct ProductFormController: ActionController {
   private static let periods = ["P7D", "P1M", "P2M", "P3M", "P6M", "P1Y"]
 
   func perform(_ sent: SentForm, on old: Product?) async throws -> Response {
-    let id = try old?.id ?? ProductID(sent.fields.entered(.productID))
-    guard old != nil || catalogue[id] == nil else {
-      throw Problem.invalid(TextField.productID.name, "is in the catalogue already")
+    var problems: [Problem] = []
+    let id = try problems.note { try old?.id ?? newID(in: sent.fields) }
+    let body = try Self.body(sent.fields, noting: &problems)
+    let described = try ProductDescription(body)
+      .product(id ?? ProductID(""), validFrom: now(), noting: &problems)
+    try Self.check(body, noting: &problems)
+    let administrator = try problems.note(sent.context.actingAdministrator)
+    guard problems.isEmpty, let id, let product = described, let administrator else {
+      let isOther = sent.fields["period"] == ExactText(Self.otherPeriod)
+      throw Problems(all: problems.map { isOther ? Self.ofOtherPeriod($0) : $0 })
     }
-    let product: Product
-    do {
-      product = try ProductDescription(try Self.body(sent.fields)).product(id, validFrom: now())
-    } catch let problem as Problem where problem.field == "period" {
-      guard sent.fields["period"] == ExactText(Self.otherPeriod) else { throw problem }
-      throw Problem(
-        problem.code, problem.detail.replacing("`period`", with: "`\(Self.otherPeriodName)`"),
-        field: Self.otherPeriodName)
-    }
-    let administrator = try sent.context.actingAdministrator()
     guard sent.isConfirmed else {
       let changes = old.map { ProductPageController.changes(from: $0, to: product) }
       let values = zip(ProductPageController.columns, ProductPageController.values(of: product))
@@ -130,8 +127,45 @@ struct ProductFormController: ActionController {
     return sent.done("“\(id)” was saved.", then: AdminURL.product(id.rawValue))
   }
 
-  /// Who loses what by another list of entitlements.
+  private func newID(in fields: EncodedFields) throws -> ProductID {
+    let id = ProductID(try fields.entered(.productID))
+    guard catalogue[id] == nil else {
+      throw Problem.invalid(TextField.productID.name, "is in the catalogue already")
+    }
+    return id
+  }
+
+  /// Checks what programs may leave out, but people forget or mistype.
+  private static func check(_ body: JSONValue, noting problems: inout [Problem]) throws {
+    if body["type"]?.string == ProductType.autoRenewable.rawValue, body["period"] == nil {
+      problems.append(.invalid("period", "is missing: an auto-renewable subscription has one"))
+    }
+    if let currency = body["currency"]?.string, !currencies.contains(currency) {
+      problems.append(.invalid("currency", "must be an ISO 4217 code, such as EUR"))
+    }
+  }
+
+  /// Past ones included.
+  private static let currencies = Set(
+    Locale.Currency.isoCurrencies.map { $0.identifier.uppercased() })
+
+  private static func ofOtherPeriod(_ problem: Problem) -> Problem {
+    guard problem.field == "period" else { return problem }
+    return Problem(
+      problem.code, problem.detail.replacing("`period`", with: "`\(otherPeriodName)`"),
+      field: otherPeriodName)
+  }
+
+  /// Entitlements that may be misspelt, and who loses what by another list of them.
   private func warnings(from old: Product?, to new: Product) -> [String] {
+    let known = Set(catalogue.products.flatMap(\.entitlements))
+    let unknown = new.entitlements.filter { !known.contains($0) }.map {
+      "No product grants “\($0)” yet: check the spelling."
+    }
+    return unknown + losses(from: old, to: new)
+  }
+
+  private func losses(from old: Product?, to new: Product) -> [String] {
     guard let old, old.entitlements != new.entitlements else { return [] }
     let later = "The entitlements of earlier charges change too, within minutes."
     let lost = old.entitlements.filter { !new.entitlements.contains($0) }
@@ -144,7 +178,9 @@ struct ProductFormController: ActionController {
   }
 
   /// The form as the body of `PUT /v1/products/{product_id}`, with the same names.
-  private static func body(_ fields: EncodedFields) throws -> JSONValue {
+  private static func body(_ fields: EncodedFields, noting problems: inout [Problem]) throws
+    -> JSONValue
+  {
     func text(_ name: String) -> String? {
       let isOther = name == "period" && fields[name] == ExactText(otherPeriod)
       return fields[isOther ? otherPeriodName : name]?.rawValue
@@ -164,8 +200,10 @@ struct ProductFormController: ActionController {
       members.append(
         .init(key: "level", value: Int64(level).map(JSONValue.integer) ?? .string(level)))
     }
-    if let price = text("price_milliunits") {
-      members.append(.init(key: "price_milliunits", value: .integer(try milliunits(price))))
+    if let price = text("price_milliunits"),
+      let milliunits = try problems.note({ try milliunits(price) })
+    {
+      members.append(.init(key: "price_milliunits", value: .integer(milliunits)))
     }
     return .object(members)
   }

@@ -39,22 +39,48 @@ package struct ProductDescription {
   /// Reads an object from elsewhere, such as a form.
   package init(_ object: JSONValue) { body = RequestBody(object) }
 
-  package func product(_ id: ProductID, validFrom: Timestamp) throws -> Product {
+  func product(_ id: ProductID, validFrom: Timestamp) throws -> Product {
+    var problems: [Problem] = []
+    guard let product = try product(id, validFrom: validFrom, noting: &problems) else {
+      throw problems[0]
+    }
+    return product
+  }
+
+  /// Checks all fields; nil if there are problems.
+  package func product(
+    _ id: ProductID, validFrom: Timestamp, noting problems: inout [Problem]
+  ) throws -> Product? {
+    let type = try problems.note(checkedType)
+    let level = try problems.note(checkedLevel)
+    let price = try problems.note(checkedPrice)
+    let currency = try problems.note(checkedCurrency)
+    let entitlements = try problems.note(checkedEntitlements)
+    let group = try problems.note { try body.text(.subscriptionGroup) }
+    let period = try problems.note { try checkedPeriod(of: type) }
+    let name = try problems.note { try body.text(.displayName) }
+    guard let type, let entitlements, problems.isEmpty else { return nil }
+    return Product(
+      id: id, validFrom: validFrom, type: type, entitlements: entitlements,
+      subscriptionGroup: group ?? nil, level: level ?? nil, period: period ?? nil,
+      priceMilliunits: price ?? nil, currency: currency ?? nil, displayName: name ?? nil)
+  }
+
+  private func checkedType() throws -> ProductType {
     guard let type = ProductType(exactly: try body.required("type", body.text("type"))) else {
       let types = ProductType.allCases.map(\.rawValue).joined(separator: ", ")
       throw Problem.invalid("type", "must be one of \(types)")
     }
-    let level = try body.integer("level")
-    if let level, !Self.levels.contains(level) {
+    return type
+  }
+
+  private func checkedLevel() throws -> Int? {
+    guard let level = try body.integer("level") else { return nil }
+    guard Self.levels.contains(level) else {
       throw Problem.invalid(
         "level", "must be from \(Self.levels.lowerBound) (highest) to \(Self.levels.upperBound)")
     }
-    let (price, currency) = try checkedPrice()
-    return Product(
-      id: id, validFrom: validFrom, type: type, entitlements: try checkedEntitlements(),
-      subscriptionGroup: try body.text(.subscriptionGroup), level: level.map { Int($0) },
-      period: try checkedPeriod(of: type), priceMilliunits: price, currency: currency,
-      displayName: try body.text(.displayName))
+    return Int(level)
   }
 
   private func checkedEntitlements() throws -> [String] {
@@ -70,7 +96,7 @@ package struct ProductDescription {
     return checked
   }
 
-  private func checkedPeriod(of type: ProductType) throws -> CalendarPeriod? {
+  private func checkedPeriod(of type: ProductType?) throws -> CalendarPeriod? {
     guard let period = try body.text("period") else {
       guard type != .nonRenewing else {
         throw Problem.invalid(
@@ -87,22 +113,31 @@ package struct ProductDescription {
     return period
   }
 
-  private func checkedPrice() throws -> (milliunits: Int64?, currency: String?) {
-    let (price, currency) = (try body.integer("price_milliunits"), try body.text("currency"))
-    switch (price, currency) {
-    case (nil, nil): break
-    case (nil, _): throw Problem.invalid("price_milliunits", "is missing: `currency` needs a price")
-    case (let price?, _) where !ChargePrice.believable.contains(price):
+  private func checkedPrice() throws -> Int64? {
+    guard let price = try body.integer("price_milliunits") else {
+      guard body.isWithout("currency") else {
+        throw Problem.invalid("price_milliunits", "is missing: `currency` needs a price")
+      }
+      return nil
+    }
+    guard ChargePrice.believable.contains(price) else {
       throw Problem.invalid(
         "price_milliunits", "must be from 0 to \(ChargePrice.believable.upperBound)")
-    case (_, nil):
-      throw Problem.invalid("currency", "is missing: `price_milliunits` needs a currency")
-    case (_, let currency?):
-      guard currency.utf8.count == 3,
-        currency.utf8.allSatisfy({ (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) })
-      else { throw Problem.invalid("currency", "must be an ISO 4217 code, such as EUR") }
     }
-    return (price, currency)
+    return price
+  }
+
+  private func checkedCurrency() throws -> String? {
+    guard let currency = try body.text("currency") else {
+      guard body.isWithout("price_milliunits") else {
+        throw Problem.invalid("currency", "is missing: `price_milliunits` needs a currency")
+      }
+      return nil
+    }
+    guard currency.utf8.count == 3,
+      currency.utf8.allSatisfy({ (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) })
+    else { throw Problem.invalid("currency", "must be an ISO 4217 code, such as EUR") }
+    return currency
   }
 }
 

@@ -11,12 +11,17 @@ package struct AccountCharge: Hashable, Sendable {
   package let deliveredAt: Timestamp?
 }
 
+/// A charge that an account has lost to another one, or that was released.
+package typealias LostCharge = (id: Charge.ID, owner: AccountKey?, lostAt: Timestamp)
+
 package struct RelatedAccounts: Sendable {
   package let account: AccountKey
   /// Original transactions on which the account ever owned or claimed a charge.
   package let lines: [OriginalTransactionKey]
   /// Charges that the account owns or claimed, or that are unclaimed; latest first.
   package let charges: [AccountCharge]
+  /// Charges that the account owned last before their present owner, latest loss first.
+  package let lost: [LostCharge]
   /// The transactions that report charges owned by the account, aliases included.
   fileprivate let ownedTransactions: Set<TransactionKey>
 }
@@ -56,7 +61,8 @@ extension AccountStore {
   package func ties(of account: AccountKey) async throws -> RelatedAccounts {
     let lines = try await ownership.lines(of: account)
     guard !lines.isEmpty else {
-      return RelatedAccounts(account: account, lines: [], charges: [], ownedTransactions: [])
+      return RelatedAccounts(
+        account: account, lines: [], charges: [], lost: [], ownedTransactions: [])
     }
     let claims: [TransactionKey] = try await database.query(
       """
@@ -69,7 +75,8 @@ extension AccountStore {
       """
       SELECT environment, original_transaction_id, transaction_id, product_id,
         environment, charge_original_transaction_id, charge_transaction_id, charge_product_id,
-        rule IS NOT NULL, charged_at, owner_account_key, order_id, delivered_at
+        rule IS NOT NULL, charged_at, owner_account_key, order_id, delivered_at,
+        CASE WHEN lost_by_key = \(account) THEN lost_at END
       FROM tenure.store_transaction
       WHERE \(Self.isOn(lines))
       ORDER BY charged_at DESC, environment DESC, original_transaction_id DESC,
@@ -77,9 +84,12 @@ extension AccountStore {
       """
     ).decode(
       TransactionKey.self, TransactionKey.self, Bool.self, Timestamp.self, AccountKey?.self,
-      UUID?.self, Timestamp?.self
+      UUID?.self, Timestamp?.self, Timestamp?.self
     ).map {
-      (key: $0, charge: $1, isCharge: $2, chargedAt: $3, owner: $4, order: $5, deliveredAt: $6)
+      (
+        key: $0, charge: $1, isCharge: $2, chargedAt: $3, owner: $4, order: $5, deliveredAt: $6,
+        lostAt: $7
+      )
     }
     // Claiming an alias claims its charge.
     let claimed = Set(claims)
@@ -91,8 +101,13 @@ extension AccountStore {
         deliveredAt: row.deliveredAt)
     }.filter { $0.owner == nil || $0.owner == account || $0.isClaimed }
     let owned = Set(charges.filter { $0.owner == account }.map(\.id))
+    let lost: [LostCharge] = rows.compactMap { row in
+      guard row.isCharge, row.owner != account, let lostAt = row.lostAt else { return nil }
+      return (row.key, row.owner, lostAt)
+    }
     return RelatedAccounts(
       account: account, lines: lines, charges: charges,
+      lost: lost.sorted { $0.lostAt > $1.lostAt },
       ownedTransactions: Set(rows.filter { owned.contains($0.charge) }.map(\.key)))
   }
 

@@ -31,6 +31,15 @@ package struct AccountStore: LedgerStore {
     try await database.query(Self.select(account: id)).decode(into: Account.init).first
   }
 
+  /// The account to which a token was issued.
+  package func account(issued token: UUID) async throws -> Account? {
+    let keys = try await database.query(
+      "SELECT account_key FROM tenure.account_by_token WHERE app_account_token = \(token)"
+    ).decode(AccountKey.self)
+    guard let id = try await ownership.accountIDs(of: Set(keys)).values.first else { return nil }
+    return try await account(id)
+  }
+
   package func findOrCreateAccount(_ id: String, at now: Timestamp) async throws -> Account {
     if let account = try await account(id) { return account }
     return try await database.withTransaction { transaction in
@@ -63,8 +72,14 @@ package struct AccountStore: LedgerStore {
     return account
   }
 
-  /// Reads the accounts whose ID, label or email begins with a text, whatever the case.
-  package func accounts(beginningWith text: String, limit: Int) async throws -> [Account] {
+  /// The latest accounts that are searched for a text within a name, which no index finds.
+  package static let mostScanned = 100_000
+  /// Fewer characters are in most names.
+  private static let shortestPart = 3
+
+  /// Reads the accounts whose ID, label or email begins with a text, and those of the latest ones
+  /// that contain it, whatever the case.
+  package func accounts(named text: String, limit: Int) async throws -> [Account] {
     func begins(_ column: SQL) -> SQL {
       // A range instead of LIKE: it needs no escapes, and prepared statements use the index.
       """
@@ -74,27 +89,95 @@ package struct AccountStore: LedgerStore {
       ORDER BY lower(\(column)) USING ~<~ LIMIT \(limit))
       """
     }
-    return try await database.query(
+    let beginning = try await database.query(
       """
       \(begins("account_id")) UNION \(begins("label")) UNION \(begins("email"))
       ORDER BY account_id LIMIT \(limit)
       """
     ).decode(into: Account.init)
-  }
-
-  /// Reads accounts by the dates of their creation, latest first, after `last`.
-  package func latestAccounts(
-    since: Timestamp? = nil, after last: (createdAt: Timestamp, id: String)? = nil, limit: Int
-  ) async throws -> [Account] {
-    let begin = since.map { "created_at >= \($0)" as SQL } ?? "true"
-    let rest =
-      last.map { "(created_at, account_id) < (\($0.createdAt), \($0.id))" as SQL } ?? "true"
-    return try await database.query(
+    guard beginning.count < limit, text.count >= Self.shortestPart else { return beginning }
+    let containing = try await database.query(
       """
-      SELECT \(Self.columns) FROM tenure.account WHERE \(begin) AND \(rest)
-      ORDER BY created_at DESC, account_id DESC LIMIT \(limit)
+      SELECT \(Self.columns) FROM (
+        SELECT \(Self.columns) FROM tenure.account
+        ORDER BY created_at DESC, account_id DESC LIMIT \(Self.mostScanned)
+      ) AS latest
+      WHERE strpos(lower(concat_ws(chr(10), account_id, label, email)), lower(\(text))) > 0
+      ORDER BY account_id LIMIT \(limit)
       """
     ).decode(into: Account.init)
+    let found = Set(beginning.map(\.key))
+    return Array((beginning + containing.filter { !found.contains($0.key) }).prefix(limit))
+  }
+
+  /// An order of accounts that an index gives.
+  package enum Order: String, CaseIterable, Sendable {
+    case newest
+    case oldest
+    case id
+  }
+
+  /// Reads accounts in an order, after `last`.
+  package func accounts(
+    by order: Order, since: Timestamp? = nil, after last: (createdAt: Timestamp, id: String)? = nil,
+    limit: Int
+  ) async throws -> [Account] {
+    let begin = since.map { "created_at >= \($0)" as SQL } ?? "true"
+    let (columns, rest): (SQL, SQL?) =
+      switch order {
+      case .newest:
+        (
+          "created_at DESC, account_id DESC",
+          last.map { "(created_at, account_id) < (\($0.createdAt), \($0.id))" }
+        )
+      case .oldest:
+        (
+          "created_at, account_id",
+          last.map { "(created_at, account_id) > (\($0.createdAt), \($0.id))" }
+        )
+      case .id: ("account_id", last.map { "account_id > \($0.id)" })
+      }
+    return try await database.query(
+      """
+      SELECT \(Self.columns) FROM tenure.account WHERE \(begin) AND \(rest ?? "true")
+      ORDER BY \(columns) LIMIT \(limit)
+      """
+    ).decode(into: Account.init)
+  }
+
+  /// The sums that accounts have paid and not got back, by currency: Apple's prices, or else the
+  /// catalogue's, of production.
+  package func spent(by accounts: [Account], at now: Timestamp) async throws
+    -> [AccountKey: [(currency: String, milliunits: Int64)]]
+  {
+    let keys = accounts.map(\.key)
+    var newest = try await database.query(
+      """
+      SELECT DISTINCT original_transaction_id FROM tenure.account_original_transaction
+      WHERE account_key = ANY (\(keys)) AND environment = 'production'
+      """
+    ).decode(OriginalTransactionID.self)
+    var lines = Set(newest)
+    // Movements are stored with the smallest of the IDs that Apple links.
+    while !newest.isEmpty {
+      newest = try await database.query(
+        """
+        SELECT DISTINCT linked_original_transaction_id FROM tenure.original_transaction_link
+        WHERE environment = 'production' AND original_transaction_id = ANY (\(newest))
+        """
+      ).decode(OriginalTransactionID.self).filter { lines.insert($0).inserted }
+    }
+    guard !lines.isEmpty else { return [:] }
+    let sums = try await database.query(
+      """
+      SELECT account_key, currency, sum(amount_milliunits)::bigint FROM tenure.movement
+      WHERE environment = 'production' AND original_transaction_id = ANY (\(lines.sorted()))
+        AND kind IN ('charged', 'refunded') AND at <= \(now) AND known_until = 'infinity'
+        AND account_key = ANY (\(keys)) AND ownership_type = 'purchased' AND currency IS NOT NULL
+      GROUP BY account_key, currency ORDER BY currency
+      """
+    ).decode(AccountKey.self, String.self, Int64.self)
+    return Dictionary(grouping: sums) { $0.0 }.mapValues { $0.map { ($0.1, $0.2) } }
   }
 
   /// Counts accounts by the dates of their creation, without erased ones, up to a limit.

@@ -9,6 +9,8 @@ package struct UnclaimedCharge: Hashable, Sendable {
   package let amountMilliunits: Int64
   package let currency: String?
   package let decision: Decision
+  /// The account that had it before.
+  package let lastOwner: AccountKey?
 }
 
 extension OwnershipStore {
@@ -34,11 +36,11 @@ extension OwnershipStore {
     ).decode(
       TransactionKey.self, Timestamp.self, Timestamp.self, Timestamp?.self, String.self,
       String.self, OriginalTransactionID?.self, TransactionID?.self, ProductID?.self,
-      Timestamp?.self, Timestamp?.self)
+      Timestamp?.self, Timestamp?.self, AccountKey?.self)
     let prices = try await pricesOfUnclaimed(at: rows.map(\.1))
     return rows.map {
       charge, chargedAt, recordedAt, expiresAt, rule, reason, previousOriginal,
-      previousTransaction, previousProduct, statusAsOf, switchedOffAt in
+      previousTransaction, previousProduct, statusAsOf, switchedOffAt, lastOwner in
       let price = prices[charge]
       var previous: Charge.ID?
       if let previousOriginal, let previousTransaction, let previousProduct {
@@ -52,7 +54,8 @@ extension OwnershipStore {
           owner: nil, rule: Decision.Rule(rawValue: rule) ?? .unclaimed,
           renewal: RenewalEvidence(
             reason: RenewalEvidence.Reason(rawValue: reason) ?? .noEarlierCharge,
-            previous: previous, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)))
+            previous: previous, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)),
+        lastOwner: lastOwner)
     }
   }
 
@@ -72,7 +75,7 @@ extension OwnershipStore {
     return """
       SELECT environment, original_transaction_id, transaction_id, product_id, charged_at,
         recorded_at, expires_at, rule, reason, previous_original_transaction_id,
-        previous_transaction_id, previous_product_id, status_as_of, switched_off_at
+        previous_transaction_id, previous_product_id, status_as_of, switched_off_at, lost_by_key
       FROM tenure.store_transaction
       WHERE environment = \(environment) AND rule IS NOT NULL AND owner_account_key IS NULL
         AND coalesce(expires_at <= recorded_at, false) = \(wasOver) AND \(rest)

@@ -1,5 +1,6 @@
 import HTTPTypes
 import JSONText
+import Postgres
 import Subscriptions
 import Testing
 
@@ -32,7 +33,26 @@ struct AccessCauseTests {
     try await api.claim(Payment(id: "2", from: 50, to: 80, reason: nil), by: "leo", on: 50.1)
   }
 
+  /// Leo's months move to klara after they have ended.
+  private static let movedLate = Story(
+    name: "moved after they had ended", account: "leo",
+    tell: { api in
+      try await recoverLate(api)
+      try await api.claim(
+        Payment(id: "3", from: 80, to: 110, reason: "RENEWAL"), by: "leo", on: 80.1)
+      let recovered = Payment(id: "2", from: 50, to: 80, reason: "RENEWAL")
+      try await api.deliver(
+        Notice(
+          "DID_RENEW", "BILLING_RECOVERY", recovered, Future(isOn: true, end: 80), on: 50.05),
+        on: 150)
+    },
+    verdict:
+      "2 charges moved to klara on 31 May 2026 when Apple's late renewal notice arrived. monthly "
+      + "expired on 21 Apr 2026.",
+    state: "expired", because: .expired, ended: 110)
+
   private static let stories: [Story] = [
+    movedLate,
     Story(
       name: "upgraded by another account", account: "edith",
       tell: { api in
@@ -207,6 +227,80 @@ struct AccessCauseTests {
         page.contains(
           #"<p class="verdict warning">Active entitlements: lifetime. lifetime does not expire. "#
             + "monthly could not be charged on 31 Jan 2026; access is suspended"))
+    }
+  }
+
+  private func verdict(of account: String, _ api: TestAPI) async throws -> String {
+    var browser = try await AdminBrowser.loggedIn(api)
+    let page = try await browser.get("/admin/accounts/\(account)")
+    return String(page.text.firstMatch(of: /<p class="verdict [a-z]+">([^<]*?) ?</)?.1 ?? "")
+      .replacing("&#39;", with: "'")
+  }
+
+  @Test func `a change of the product is told, and the next one`() async throws {
+    try await TestAPI.run { api in
+      for (product, level) in [("monthly", 2), ("premium", 1)] as [(String, Int64)] {
+        let body: JSONValue = [
+          "type": "auto_renewable", "entitlements": ["pro"], "level": .integer(level),
+        ]
+        _ = try await api.call(.put, "/v1/products/\(product)", body, as: .admin)
+      }
+      try await api.describe("other", "pro")
+      try await api.claim(Self.month, Self.on, by: "bella", on: 0.1)
+      #expect(try await verdict(of: "bella", api).hasSuffix("monthly renews on 31 Jan 2026."))
+      func change(_ id: String, to product: String, from: Double) async throws -> String {
+        let payment = Payment(id: id, product: product, from: from, to: from + 30)
+        let future = Future(product: product, isOn: true, end: from + 30)
+        try await api.claim(payment, future, by: "bella", on: from + 0.1)
+        return try await verdict(of: "bella", api)
+      }
+      let upgraded = try await change("2", to: "premium", from: 12)
+      #expect(upgraded.hasSuffix("Upgraded from monthly to premium on 13 Jan 2026."), "\(upgraded)")
+      let announced = Payment(id: "2", product: "premium", from: 12, to: 42)
+      let next = Future(product: "premium", isOn: true, next: "monthly", end: 42)
+      try await api.deliver(
+        Notice("DID_CHANGE_RENEWAL_PREF", "DOWNGRADE", announced, next, on: 20))
+      #expect(
+        try await verdict(of: "bella", api).hasSuffix(
+          "Upgraded from monthly to premium on 13 Jan 2026. It will renew as monthly."))
+      let downgraded = try await change("3", to: "monthly", from: 42)
+      #expect(downgraded.hasSuffix("Downgraded from premium to monthly on 12 Feb 2026."))
+      let crossed = try await change("4", to: "other", from: 72)
+      #expect(crossed.hasSuffix("Changed from monthly to other on 14 Mar 2026."))
+    }
+  }
+
+  @Test func `a revoked grant does not hide a refund`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await Self.stories.first { $0.account == "xenia" }?.tell(api)
+      let grant: JSONValue = [
+        "account_id": "xenia", "entitlement": "premium", "reason": "Sorry.",
+      ]
+      let granted = try await api.call(.post, "/v1/grants", grant, as: .admin)
+      let id = try #require(granted["grant_id"]?.string)
+      api.live(until: 7)
+      _ = try await api.call(.delete, "/v1/grants/\(id)?reason=r", as: .admin)
+      #expect(
+        try await verdict(of: "xenia", api)
+          == "premium was granted by an administrator; revoked on 8 Jan 2026. monthly, charged 1 "
+          + "Jan 2026, was refunded on 6 Jan 2026.")
+    }
+  }
+
+  @Test func `a merged account still says that its submission waits`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.claim(Self.month, Self.on, by: "guest", on: 0.1)
+      _ = try await api.call(.put, "/v1/accounts/member")
+      let merge: JSONValue = ["into": "member", "reason": "One person."]
+      let merged = "The account was merged into “member”, which gets its charges."
+      _ = try await api.call(.post, "/v1/accounts/guest/merge", merge, as: .admin)
+      #expect(try await verdict(of: "guest", api) == merged)
+      _ = try await api.database.execute(
+        "UPDATE tenure.submission SET status = 'pending', environment = NULL, decided_at = NULL")
+      #expect(
+        try await verdict(of: "guest", api) == "\(merged) The latest submission is pending.")
     }
   }
 

@@ -175,6 +175,7 @@ struct AdminActionTests {
       #expect(page.contains(">\(id)</a>"))
       #expect(page.contains("An administrator released it, and no account has submitted it since."))
       #expect(page.contains("Assign…"))
+      #expect(page.contains(#"Last owner: <a href="/admin/accounts/anna">anna</a>."#))
       for query in ["after=x", "historical_after=x", "limit=0"] {
         #expect(try await browser.get("/admin/unclaimed?\(query)").status == 400)
       }
@@ -226,6 +227,55 @@ struct AdminActionTests {
       // Sending it again does nothing.
       _ = try await browser.post(path, fields + [("confirmed", "yes")])
       #expect(try await self.actions(api).count == 1)
+    }
+  }
+
+  @Test func `an unclaimed renewal names the last owner of its subscription`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      let off = Future(isOn: false, end: 30)
+      try await api.claim(Payment(id: "1", from: 0, to: 30), off, by: "gita", on: 10)
+      for (id, from) in [("2", 50.0), ("3", 90)] {
+        let bought = Payment(id: id, from: from, to: from + 30)
+        try await api.deliver(Notice("SUBSCRIBED", "RESUBSCRIBE", bought, on: from + 0.1))
+      }
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/unclaimed")
+      let owners = page.text.matches(of: /Last owner: <a href=\x22[^\x22]*\x22>gita<\/a>\./)
+      #expect(owners.count == 2, "\(page.text)")
+    }
+  }
+
+  @Test func `the owner of a charge is pinned to it`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.claim(
+        Payment(id: "1", from: 0, to: 30), Future(isOn: true, end: 30), by: "klara", on: 0.1)
+      try await api.claim(Payment(id: "2", from: 50, to: 80, reason: nil), by: "leo", on: 50.1)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let path = "/admin/transactions/2/transfer?environment=production&product_id=monthly"
+      #expect(
+        try await browser.get(path).contains("Enter the present owner to keep the charge there"))
+      let fields = [("account_id", "leo"), ("reason", "He paid.")]
+      let asked = try await browser.post(path, fields)
+      #expect(
+        asked.contains("Transaction 2 stays with “leo”, whatever Apple reports later."),
+        "\(asked.text)")
+      #expect(!asked.contains("will be assigned") && !asked.contains("loses"))
+      let done = try await browser.post(path, fields + [("confirmed", "yes")])
+      let page = try await browser.get(try #require(done.location))
+      #expect(page.contains("Transaction 2 stays with “leo”."))
+      // Late evidence would move it to klara.
+      let recovered = Payment(id: "2", from: 50, to: 80, reason: "RENEWAL")
+      try await api.deliver(
+        Notice(
+          "DID_RENEW", "BILLING_RECOVERY", recovered, Future(isOn: true, end: 80), on: 50.05),
+        on: 53)
+      #expect(try await api.get("/v1/transactions/2")["owner_account_id"] == "leo")
+      browser = try await AdminBrowser.loggedIn(api)
+      let again = try await browser.post(path, fields)
+      #expect(again.status == 400)
+      #expect(again.contains("An administrator has assigned this charge to “leo” already."))
     }
   }
 
@@ -319,6 +369,8 @@ struct AdminActionTests {
       let account = try await browser.get("/admin/accounts/ben")
       #expect(account.contains("“premium” was granted through 31 Mar 2026 (UTC)."))
       #expect(account.contains("Active entitlements: premium."))
+      // The entitlement and the grant have one end.
+      #expect(account.contains(#"<span class="until">through 31 Mar 2026 (UTC)</span>"#))
       #expect(account.contains("premium was granted by an administrator."))
 
       let revocation = try #require(
@@ -386,7 +438,9 @@ struct AdminActionTests {
       _ = try await buy(api)
       var browser = try await AdminBrowser.loggedIn(api)
       let path = "/admin/accounts/anna/erase"
-      #expect(try await browser.get(path).contains("Erase"))
+      // What it does is said before anything is typed.
+      #expect(
+        try await browser.get(path).contains("A pseudonym replaces “anna” everywhere."))
       let wrong = try await browser.post(
         path, [("typed_account_id", "Anna"), ("reason", "Asked."), ("confirmed", "yes")])
       #expect(wrong.status == 400 && wrong.contains(">This is not the account ID.<"))

@@ -1,13 +1,14 @@
 import AppStoreSimulator
 import HTTPTypes
 import JSONText
+import LedgerStorage
 import Subscriptions
 import Testing
 
 @testable import AdminSite
 @testable import HTTPAPI
 
-/// Finding customers: by the beginning of a name, by Apple's order ID, and in the list.
+/// Finding customers: by a part of a name, by an ID, and in the list.
 struct CustomerTests {
   private static let names: [(id: String, label: String?, email: String?)] = [
     ("klara", "Meier, Klara", "km@example.com"), ("Klaus-1", nil, "klaus%@example.com"),
@@ -27,10 +28,12 @@ struct CustomerTests {
   @Test(arguments: [
     ("klar", ["klara"]), ("KLARA", ["klara"]), ("kla", ["Klaus-1", "klara"]),
     ("meier", ["klara"]), ("KM@EX", ["klara"]), ("klaus%", ["Klaus-1"]), ("Öz", ["4711"]),
-    ("ÖZIL_1", ["4711"]), ("471", ["4711"]), ("47", ["47"]), ("lara", []), ("_", []), ("%", ["%"]),
-    ("m", ["klara"]),
+    ("ÖZIL_1", ["4711"]), ("471", ["4711"]), ("47", ["47"]), ("%", ["%"]), ("m", ["klara"]),
+    // Within a name, from three characters on.
+    ("LARA", ["klara"]), ("r, K", ["klara"]), ("example", ["Klaus-1", "klara"]),
+    ("il_1", ["4711"]), ("_", []), ("ra", []), ("k_a", []), ("raa", []),
   ])
-  func `an account is found by the beginning of its names`(text: String, found: [String])
+  func `an account is found by a part of its names`(text: String, found: [String])
     async throws
   {
     try await TestAPI.run { api in
@@ -68,6 +71,39 @@ struct CustomerTests {
       let both = try await browser.get(AdminURL.search(id))
       #expect(both.contains(tag("monthly", "good", "Active")))
       #expect(both.text.contains(/1 charge · latest charge [^·]* · owned by rita/))
+    }
+  }
+
+  @Test func `accounts whose names begin with the text come first`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      for id in ["anna-maria", "maria", "zoe"] {
+        _ = try await api.call(.put, "/v1/accounts/\(id)", ["label": .string("Mrs \(id)")])
+      }
+      let accounts = api.ledger.accounts
+      #expect(
+        try await accounts.accounts(named: "maria", limit: 9).map(\.id) == ["maria", "anna-maria"])
+      #expect(
+        try await accounts.accounts(named: "mrs", limit: 2).map(\.id) == ["anna-maria", "maria"])
+    }
+  }
+
+  @Test func `a submission and an app account token lead to the account`() async throws {
+    try await TestAPI.run { api in
+      try api.addCustomer("phone")
+      let submission = try #require(
+        try await api.submit("klara", from: "phone")["submission_id"]?.string)
+      let account = try #require(try await api.ledger.accounts.account("klara"))
+      var browser = try await AdminBrowser.loggedIn(api)
+      let found = try await browser.get(AdminURL.search(submission.uppercased()))
+      #expect(found.location == "/admin/accounts/klara#\(submission)")
+      #expect(try await browser.get("/admin/accounts/klara").contains("<li id=\"\(submission)\">"))
+      let token = account.appAccountToken.text
+      #expect(
+        try await browser.get(AdminURL.search(token)).location == "/admin/accounts/klara")
+      #expect(
+        try await browser.get(AdminURL.search(account.key.rawValue.text)).contains("No results."))
     }
   }
 
@@ -124,6 +160,34 @@ struct CustomerTests {
     }
   }
 
+  @Test func `the list and the account's page say what was spent`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      var month = Payment(id: "1", from: 0, to: 30, price: 9990)
+      try await api.claim(month, by: "anna", on: 0.1)
+      try await api.claim(Payment(id: "2", from: 30, to: 60, price: 4990), by: "anna", on: 30.1)
+      // Apple links Ben's subscription with Anna's.
+      let linked = Payment(
+        id: "3", line: "2000", from: 70, to: 100, previousLine: "1000", price: 2990)
+      try await api.claim(linked, by: "ben", on: 70.1)
+      _ = try await api.call(.put, "/v1/accounts/carl")
+      var browser = try await AdminBrowser.loggedIn(api)
+      func spent() async throws -> [String: String] {
+        let page = try await browser.get("/admin/accounts")
+        let rows = page.text.matches(
+          of: /accounts\/([a-z]*)\x22>(?s:.*?)<td class=\x22number \x22>([^<]*)<\/td>/)
+        return Dictionary(uniqueKeysWithValues: rows.map { (String($0.1), String($0.2)) })
+      }
+      #expect(try await spent() == ["anna": "14.98 USD", "ben": "2.99 USD", "carl": ""])
+      #expect(try await browser.get("/admin/accounts/anna").contains("Spent 14.98 USD"))
+      #expect(try await !browser.get("/admin/accounts/carl").contains("Spent"))
+      month.revokedOn = 71
+      try await api.deliver(Notice("REFUND", nil, month, on: 71.1))
+      browser = try await AdminBrowser.loggedIn(api)
+      #expect(try await spent()["anna"] == "4.99 USD")
+    }
+  }
+
   @Test func `customers are listed latest first, with filters, as a page and as CSV`() async throws
   {
     try await TestAPI.run { api in
@@ -168,19 +232,28 @@ struct CustomerTests {
       #expect(
         try await browser.get("/admin/accounts").contains(
           #"<span class="tag">premium <span class="badge good">Active</span></span>"#))
-      for query in ["state=x", "since=x", "after=x"] {
+      // The order by ID is the database's.
+      #expect(try await listed("?order=oldest").last == "new")
+      #expect(try await Set(listed("?order=oldest")) == Set(all))
+      #expect(try await listed("?order=id") == listed("?order=id&limit=99"))
+      #expect(try await listed("?order=id").firstIndex(of: "new") != 0)
+      #expect(try await listed("?order=id&since=2026-01-02") == ["new"])
+      for query in ["state=x", "since=x", "after=x", "order=email"] {
         #expect(try await browser.get("/admin/accounts?\(query)").status == 400, "\(query)")
       }
-      var (path, seen): (String?, [String]) = ("?limit=4", [])
-      while let query = path, seen.count < 10 {
-        let page = try await browser.get("/admin/accounts\(query)")
-        seen += page.text.matches(of: /<th scope=\x22row\x22[^>]*><a[^>]*>([^<]*)/).map {
-          String($0.1)
+      for order in ["newest", "oldest", "id"] {
+        var (path, seen): (String?, [String]) = ("?limit=4&order=\(order)", [])
+        while let query = path, seen.count < 10 {
+          let page = try await browser.get("/admin/accounts\(query)")
+          seen += page.text.matches(of: /<th scope=\x22row\x22[^>]*><a[^>]*>([^<]*)/).map {
+            String($0.1)
+          }
+          path = page.text.firstMatch(
+            of: /href=\x22\/admin\/accounts([^\x22]*)\x22 rel=\x22next/
+          ).map { String($0.1).replacing("&amp;", with: "&") }
         }
-        path = page.text.firstMatch(of: /href=\x22\/admin\/accounts([^\x22]*)\x22 rel=\x22next/)
-          .map { String($0.1).replacing("&amp;", with: "&") }
+        #expect(try await seen == listed("?order=\(order)"), "\(order)")
       }
-      #expect(seen == all)
 
       let csv = try await browser.get("/admin/accounts?format=csv&since=2026-01-02")
       #expect(

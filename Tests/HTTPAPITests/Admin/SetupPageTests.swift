@@ -30,6 +30,7 @@ struct SetupPageTests {
       let asked = try await browser.post("/admin/product-form", fields)
       for text in [
         "“gold&lt;1&gt;” is added.", "Price: 9.99 USD.", "Entitlements: plus, premium.",
+        "No product grants “plus” yet: check the spelling.", "No product grants “premium” yet",
       ] { #expect(asked.contains(text), "\(text)") }
       #expect(try await api.get("/v1/products")["products"]?.array == [])
       let done = try await browser.post("/admin/product-form", fields + [("confirmed", "yes")])
@@ -60,6 +61,7 @@ struct SetupPageTests {
       #expect(try await browser.get("/admin/products").contains("12.00 USD"))
       let unchanged = try await browser.post(path, fields)
       #expect(unchanged.contains("Nothing changes."))
+      #expect(!unchanged.contains("check the spelling"))
 
       let logged = try await api.ledger.administration.administratorActions(limit: 9)
       #expect(logged.map(\.action) == ["set_product", "set_product"])
@@ -79,6 +81,8 @@ struct SetupPageTests {
       ("level", "x", "must be a whole number"), ("period", "1 month", "must be an ISO 8601"),
       ("price_milliunits", "9,99", "must be an amount such as 9.99"),
       ("price_milliunits", "1e3", "must be an amount"), ("currency", "usd", "must be an ISO 4217"),
+      ("currency", "XXQ", "must be an ISO 4217"),
+      ("period", "", "is missing: an auto-renewable subscription has one"),
       ("currency", "", "is missing"), ("entitlements", "a\na", "must not contain duplicates"),
       ("reason", "", "is missing"),
     ])
@@ -88,7 +92,8 @@ struct SetupPageTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let fields: Fields = [
         ("product_id", "yearly"), ("type", "auto_renewable"), ("entitlements", "premium"),
-        ("price_milliunits", "9.99"), ("currency", "USD"), ("reason", "New."), ("confirmed", "yes"),
+        ("period", "P1Y"), ("price_milliunits", "9.99"), ("currency", "USD"), ("reason", "New."),
+        ("confirmed", "yes"),
       ]
       let sent = fields.filter { $0.0 != name } + [(name, value)]
       let page = try await browser.post("/admin/product-form", sent)
@@ -96,6 +101,42 @@ struct SetupPageTests {
       // The entered values are shown again, and a cleared one stays cleared.
       #expect(page.contains(#"id="display-name" name="display_name" type="text" value="""#))
       #expect(try await api.get("/v1/products")["products"]?.array?.count == 1)
+    }
+  }
+
+  @Test func `all errors are shown at once, each at its field, and what was entered stays`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      var browser = try await AdminBrowser.loggedIn(api)
+      let fields: Fields = [
+        ("product_id", "monthly"), ("type", "auto_renewable"), ("display_name", "Kept"),
+        ("price_milliunits", "9,99"), ("currency", "XXQ"), ("level", "top"),
+        ("entitlements", "a\na"), ("confirmed", "yes"),
+      ]
+      let page = try await browser.post("/admin/product-form", fields)
+      #expect(page.status == 400)
+      let faults = page.text.matches(of: /id="([a-z-]*)-fault">([^<]*)/).map {
+        "\($0.1): \($0.2)"
+      }
+      #expect(
+        faults == [
+          "product-id: Product ID is in the catalogue already.",
+          "period: Period is missing: an auto-renewable subscription has one.",
+          "price-milliunits: Price must be an amount such as 9.99.",
+          "currency: Currency must be an ISO 4217 code, such as EUR.",
+          "entitlements: Entitlements must not contain duplicates.",
+          "level: Level must be a whole number.", "reason: Reason is missing.",
+        ])
+      #expect(page.contains("Nothing was changed. Fix the highlighted fields."))
+      for text in [#"value="monthly""#, #"value="Kept""#, #"value="9,99""#, #"value="XXQ""#] {
+        #expect(page.contains(text), "\(text)")
+      }
+      // Other fields are named as on the page.
+      let half = fields.filter { !["price_milliunits", "currency"].contains($0.0) }
+      let dear = try await browser.post("/admin/product-form", half + [("currency", "EUR")])
+      #expect(dear.contains("Price is missing: Currency needs a price."))
     }
   }
 

@@ -78,6 +78,30 @@ struct WhatIfTests {
     }
   }
 
+  @Test func `a long list of accounts says how many there are, and has all of them`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      for number in 11...31 {
+        let month = Payment(id: "\(number)", line: "\(number)", from: 0, to: 30)
+        let off = Future(line: "\(number)", isOn: false, end: 30)
+        try await api.claim(month, off, by: "account-\(number)", on: 10)
+      }
+      for number in 11...31 {
+        let next = Payment(id: "\(number)0", line: "\(number)", from: 50, to: 80)
+        try await api.claim(next, by: "ben", on: 50.1)
+      }
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/what-if?policy=first-owner-keeps").text
+      #expect(page.contains("<h2>Accounts that would gain or lose most</h2>"))
+      let all = page.split(separator: "<summary>All 22 accounts</summary>", maxSplits: 1)
+      #expect(all.count == 2)
+      for number in 11...31 {
+        #expect(all.last?.contains("/admin/accounts/account-\(number)\"") == true, "\(number)")
+      }
+      #expect(all.first?.matches(of: /<th scope="row">/).count == 20)
+    }
+  }
+
   @Test func `the page shows months, gains and losses with both reasons`() async throws {
     try await TestAPI.run { api in
       let line = try await recordStory(api)
@@ -94,7 +118,7 @@ struct WhatIfTests {
       for text in [
         "1 of 2 charges would have another owner or none: ", " days of access",
         "anna would gain most (1 charge). ben would lose most (1 charge).", "2026-02",
-        "<summary>Charges, with the reasons</summary>",
+        "<summary>1 charge, with the reasons</summary>", "<h2>Accounts</h2>",
         "“ben” submitted it first;", "“anna” was the first to submit this original transaction.",
         #"<a href="/admin/accounts/anna">anna</a>"#,
         "<option value=\"first-owner-keeps\" selected>",
@@ -107,6 +131,17 @@ struct WhatIfTests {
       let unknown = try await browser.get("/admin/what-if?policy=shared&account_id=nobody")
       #expect(unknown.status == 404)
       #expect(unknown.contains("No account has this ID."))
+      // Errors name fields and policies as the page does.
+      for (query, text) in [
+        (
+          "shared&billing_retry_days=1",
+          "Policy must be “Present rule”, the only policy with constants."
+        ),
+        ("shared&account_id=a&bundle_id=b", "Account can&#39;t be combined with App (bundle ID)."),
+      ] {
+        let refused = try await browser.get("/admin/what-if?policy=\(query)")
+        #expect(refused.status == 400 && refused.contains(">\(text)<"), "\(refused.text)")
+      }
       let wrong = try await browser.get("/admin/what-if?policy=shared&billing_retry_days=x")
       #expect(wrong.status == 400)
       #expect(wrong.contains("must be a number from 0 to 100000"))
