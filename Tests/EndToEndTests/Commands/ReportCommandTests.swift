@@ -69,7 +69,7 @@ struct ReportCommandTests {
       let unknown = try await run(
         "rates", "commission", "15", "--from", "2026-01-01", "--product", "montly")
       #expect(unknown.status == 64)
-      #expect(unknown.errors.contains("product id is not in the catalogue (did you mean monthly?)."))
+      #expect(unknown.errors.contains("is not in the catalogue (did you mean monthly?)."))
       for product in [[], ["--product", "monthly"]] {
         let arguments = ["rates", "commission", "15", "--from", "2026-01-01"] + product
         let set = try await TenureProgram.run(
