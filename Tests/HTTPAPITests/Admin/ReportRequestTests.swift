@@ -318,18 +318,21 @@ struct ReportChartTests {
   }
 
   @Test func `while nothing has ended, all is counted`() {
-    let table = Self.table(
-      .ownership, [("from_day", .date), ("measure", .text), ("number", .number)],
-      [
-        [.date("2026-04-15"), .text("decided"), .number(1)],
-        [.date("2026-04-15"), .text("moved"), .number(2)],
-      ])
-    let request = Self.request(table)
-    let chart = ReportCharts(table: table, request: request).pictures[0]
+    func table(_ report: Report, _ column: String) -> ReportTable {
+      Self.table(
+        report, [("from_day", .date), (column, .text), ("number", .number)],
+        [
+          [.date("2026-04-15"), .text("decided"), .number(1)],
+          [.date("2026-04-15"), .text("moved"), .number(2)],
+        ])
+    }
+    let ownership = table(.ownership, "measure")
+    let chart = ReportCharts(table: ownership, request: Self.request(ownership)).pictures[0]
     #expect(chart.legend.map(\.value) == ["1", "2"])
     #expect(chart.note?.hasSuffix("so far is hatched.") == true)
-    let total = request.tables(table, previous: nil)[0].rows.last?.cells
-    #expect(total?.map(\.text) == ["Total", "1", "2"])
+    let audit = table(.audit, "action")
+    let total = Self.request(audit).tables(audit, previous: nil)[0].rows.last?.cells
+    #expect(total?.map(\.text) == ["Total", "", "3"])
     #expect(total?.first?.note == "so far")
   }
 
