@@ -180,6 +180,8 @@ struct CustomerTests {
       }
       #expect(try await spent() == ["anna": "14.98 USD", "ben": "2.99 USD", "carl": ""])
       #expect(try await browser.get("/admin/accounts/anna").contains("Spent 14.98 USD"))
+      // Ben's charge is stored with Anna's subscription alone.
+      #expect(try await browser.get("/admin/accounts/ben").contains("Spent 2.99 USD"))
       #expect(try await !browser.get("/admin/accounts/carl").contains("Spent"))
       month.revokedOn = 71
       try await api.deliver(Notice("REFUND", nil, month, on: 71.1))
