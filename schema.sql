@@ -1556,7 +1556,7 @@ RETURN CASE basis
     WHEN 'cohort' THEN date_trunc('month', origin_at AT TIME ZONE time_zone)::date
     ELSE '-infinity'::date END;
 COMMENT ON FUNCTION movement_cohort IS
-    'The day (basis origin) or month (cohort) that a movement goes back to; -infinity for basis at.';
+    'The day (basis origin) or month (cohort) that a movement goes back to; -infinity for other bases.';
 
 -- The days under which a movement is summed up: its own ('at'); also the day that it goes back to,
 -- if a report asks for that ('origin'); for paid subscriptions also the month of the first payment

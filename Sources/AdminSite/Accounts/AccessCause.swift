@@ -5,7 +5,7 @@ import Subscriptions
 /// came after it.
 struct AccessCauses: Sendable {
   private let account: Account
-  private let charges: EndedCharges
+  private let charges: EntitlementCharges
   /// The entries of original transactions whose charges moved to other accounts, in order.
   private let entries: [OriginalTransactionKey: [HistoryEntry]]
   private let lost: [LostCharge]
@@ -24,7 +24,7 @@ struct AccessCauses: Sendable {
     _ catalogue: Catalogue
   ) async throws {
     (self.account, self.lost, self.catalogue) = (account, lost, catalogue)
-    charges = try await EndedCharges(of: entitlements, in: ledger)
+    charges = try await EntitlementCharges(of: entitlements, in: ledger)
     let moved = entitlements.filter { $0.endedBecause == .moved }.compactMap(\.line)
     var entries: [OriginalTransactionKey: [HistoryEntry]] = [:]
     for line in Set(moved + lost.prefix(1).map(\.id.line)) {
@@ -34,10 +34,10 @@ struct AccessCauses: Sendable {
     names = try await ledger.ownership.accountIDs(of: Set(lost.prefix(1).compactMap(\.owner)))
   }
 
-  /// The charges that were lost to one account last; nil without any.
-  var move: Cause? {
-    guard let latest = lost.first else { return nil }
-    let number = lost.count { $0.owner == latest.owner }
+  /// The charges that were lost together last, since a moment; nil without any.
+  func move(since start: Timestamp?) -> Cause? {
+    guard let latest = lost.first, start.map({ $0 <= latest.lostAt }) ?? true else { return nil }
+    let number = lost.count { $0.owner == latest.owner && $0.lostAt == latest.lostAt }
     let owner = latest.owner.map { names[$0] ?? "erased" }
     let reason = loss(of: latest.id).map(Self.reason) ?? ""
     return Cause(
@@ -76,14 +76,21 @@ struct AccessCauses: Sendable {
 
   // MARK: Causes
 
-  /// The latest change of the product among the account's charges, up to one of them.
+  /// The latest change of the product in the account's uninterrupted time up to a charge.
   private func change(to charge: Charge, in original: RecordedOriginalTransaction) -> String? {
     let charges = original.rule.charges.filter {
       $0.isSubscription && !$0.neverBegan && $0.date <= charge.date
-        && original.line.decisions[$0.id]?.decision.owner == account.key
+    }
+    func follows(_ index: Int) -> Bool {
+      let (earlier, later) = (charges[index - 1], charges[index])
+      let reaches = earlier.end.map { $0 >= later.date } ?? false
+      return (reaches || earlier.supersededAt != nil)
+        && [earlier, later].allSatisfy {
+          original.line.decisions[$0.id]?.decision.owner == account.key
+        }
     }
     guard charge.isSubscription,
-      let index = charges.indices.dropFirst().last(where: {
+      let index = charges.indices.dropFirst().reversed().prefix(while: follows).first(where: {
         charges[$0].productID != charges[$0 - 1].productID
       })
     else { return nil }
@@ -220,8 +227,8 @@ struct AccessCauses: Sendable {
   }
 }
 
-/// The charges behind entitlements, which tell why they ended.
-struct EndedCharges: Sendable {
+/// The charges behind entitlements, and why ended ones ended.
+struct EntitlementCharges: Sendable {
   private let originals: [OriginalTransactionKey: RecordedOriginalTransaction]
 
   init(of entitlements: [Entitlement], in ledger: Ledger) async throws {

@@ -102,8 +102,8 @@ struct AccountPageController: Controller {
       ($0.endedAt?.milliseconds ?? .max) < ($1.endedAt?.milliseconds ?? .max)
     }
     let loss = last.map(causes.cause)
-    // Unless it is the loss itself.
-    let move = last?.endedBecause == .moved ? nil : causes.move
+    // Unless it is the loss itself, or older.
+    let move = last?.endedBecause == .moved ? nil : causes.move(since: last?.endedAt)
     let refund = last?.endedBecause == .refunded ? nil : charges.refundInWords
     guard active.isEmpty else {
       // Several entitlements of one product end together.
@@ -126,11 +126,12 @@ struct AccountPageController: Controller {
         failure == nil ? Tone.quiet : Tone.warning, heir
       )
     }
+    let isOpen = !reasons(charges).isEmpty || failure != nil
     var reasons = [refund].compactMap(\.self) + reasons(charges) + [failure].compactMap(\.self)
     let lead: String
     if let last, let cause = loss {
       let counterpart = move?.counterpart ?? cause.counterpart
-      let isQuiet = last.state == .expired && reasons.isEmpty && counterpart == nil
+      let isQuiet = last.state == .expired && !isOpen && counterpart == nil
       return (
         ([move?.sentence, cause.sentence].compactMap(\.self) + reasons).joined(separator: " "),
         last.state != .expired ? Tone.bad : isQuiet ? Tone.quiet : Tone.warning, counterpart

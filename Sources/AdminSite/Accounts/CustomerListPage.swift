@@ -24,7 +24,7 @@ struct CustomerListController: Controller {
     }
 
     /// Each entitlement with its state.
-    func tags(_ ended: EndedCharges) -> [Tag] {
+    func tags(_ ended: EntitlementCharges) -> [Tag] {
       entitlements.map { ($0.name, ended.badge(of: $0)) }
     }
 
@@ -134,8 +134,11 @@ struct CustomerListController: Controller {
         page: frame, action: AdminURL.customers, fields: form(filter),
         total: try await total(filter),
         table: table(
-          found, try await ledger.endedCharges(of: found),
-          spent: try await ledger.accounts.spent(by: found.map(\.account), at: now())),
+          found, try await ledger.entitlementCharges(of: found),
+          spent: try await ledger.accounts.spent(by: found.map(\.account), at: now()),
+          emptyText: isAtEnd
+            ? "No customers for these filters."
+            : "None of these \(Count.text(read, "account")) match; the next page reads on."),
         paging: part.paging(shown: found.count, next: isAtEnd ? nil : cursor)
       ), "customers")
   }
@@ -219,8 +222,8 @@ struct CustomerListController: Controller {
   }
 
   private func table(
-    _ customers: [Customer], _ ended: EndedCharges,
-    spent: [AccountKey: [(currency: String, milliunits: Int64)]]
+    _ customers: [Customer], _ ended: EntitlementCharges,
+    spent: [AccountKey: [(currency: String, milliunits: Int64)]], emptyText: String
   ) -> DataTable {
     DataTable(
       caption: "Customers",
@@ -241,7 +244,7 @@ struct CustomerListController: Controller {
           DataCell(customer.account.createdAt),
         ])
       },
-      emptyText: "No customers for these filters.",
+      emptyText: emptyText,
       note: "Spent: what was charged less what was refunded, in production.")
   }
 
@@ -312,8 +315,10 @@ extension Account {
 }
 
 extension Ledger {
-  func endedCharges(of customers: [CustomerListController.Customer]) async throws -> EndedCharges {
-    try await EndedCharges(
+  func entitlementCharges(of customers: [CustomerListController.Customer]) async throws
+    -> EntitlementCharges
+  {
+    try await EntitlementCharges(
       of: customers.flatMap(\.entitlements).filter { $0.state == .revoked }, in: self)
   }
 }

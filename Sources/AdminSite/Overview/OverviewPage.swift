@@ -16,7 +16,7 @@ struct OverviewPageController: Controller {
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
     if !answers.working.isEmpty { frame.refreshSeconds = ReportPageController.refreshSeconds }
     let customers = try await CustomerListController(api: api).latest(5)
-    let ended = try await ledger.endedCharges(of: customers)
+    let ended = try await ledger.entitlementCharges(of: customers)
     let weeks = ReportRequest(
       .active, query: "bucket=week", at: answers.tables[.active]?.asOf ?? pages.now())
     let charts =

@@ -271,7 +271,8 @@ private struct LastOwners: Sendable {
   private let names: [AccountKey: String]
 
   init(of charges: [UnclaimedCharge], in ledger: Ledger) async throws {
-    originals = try await ledger.ownership.originals(of: Set(charges.map(\.charge.line)))
+    originals = try await ledger.ownership.originals(
+      of: Set(charges.filter { $0.lastOwner == nil }.map(\.charge.line)))
     names = try await ledger.ownership.accountIDs(of: Set(charges.compactMap(\.lastOwner)))
   }
 

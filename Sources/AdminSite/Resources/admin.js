@@ -83,7 +83,8 @@ for (const form of document.querySelectorAll("form[method=post]")) {
     setTimeout(() => delete form.dataset.sent, 2000);
     // The file comes with the message for the next page.
     const waiting = setInterval(() => {
-      if (!/tenure_admin_notice(_\d+)?=/.test(document.cookie)) return;
+      const notice = `tenure_admin_notice${location.port && `_${location.port}`}=`;
+      if (!document.cookie.split("; ").some((cookie) => cookie.startsWith(notice))) return;
       clearInterval(waiting);
       location = form.querySelector(".submit a").href;
     }, 200);

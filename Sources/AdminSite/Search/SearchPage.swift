@@ -71,7 +71,7 @@ struct SearchController: Controller {
     let customers = zip(accounts, held).map {
       CustomerListController.Customer(account: $0, entitlements: $1)
     }
-    let ended = try await ledger.endedCharges(of: customers)
+    let ended = try await ledger.entitlementCharges(of: customers)
     return customers.map { customer in
       let account = customer.account
       let details = [

@@ -132,8 +132,8 @@ enum AdminCookie: String {
   case session = "tenure_admin"
   case flash = "tenure_admin_notice"
 
-  /// The name, with the port in the browser's address if there is one: browsers send a host's cookies
-  /// to all of its ports, and each server has sessions of its own.
+  /// The name, with the port in the request's Host if there is one: browsers send a host's cookies to
+  /// all of its ports, and each server has sessions of its own.
   func name(on request: Request) -> String {
     let port = request.head.authority?.utf8.split(separator: UInt8(ascii: ":")).dropFirst().last
       .flatMap { UInt16(Substring($0)) }

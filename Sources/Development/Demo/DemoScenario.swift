@@ -108,8 +108,8 @@ struct DemoSummary {
         + "\(audit.differences.count) differences.")
     for difference in audit.differences { printer.remark("✗ \(difference)") }
     printer.remark(
-      "After a poll of each subscription, \(charges - missing.count) of \(charges) charges of the "
-        + "App Store are in the ledger.")
+      "After a poll of each original transaction, \(charges - missing.count) of \(charges) charges "
+        + "of the App Store are in the ledger.")
     for charge in missing { printer.remark("✗ \(charge)") }
   }
 }

@@ -98,11 +98,11 @@ package struct AccountStore: LedgerStore {
     guard beginning.count < limit, text.count >= Self.shortestPart else { return beginning }
     let containing = try await database.query(
       """
-      SELECT \(Self.columns) FROM (
-        SELECT \(Self.columns) FROM tenure.account
-        ORDER BY created_at DESC, account_id DESC LIMIT \(Self.mostScanned)
-      ) AS latest
-      WHERE strpos(lower(concat_ws(chr(10), account_id, label, email)), lower(\(text))) > 0
+      SELECT \(Self.columns) FROM tenure.account
+      WHERE created_at >= coalesce((
+          SELECT created_at FROM tenure.account
+          ORDER BY created_at DESC OFFSET \(Self.mostScanned - 1) LIMIT 1), '-infinity')
+        AND strpos(lower(concat_ws(chr(10), account_id, label, email)), lower(\(text))) > 0
       ORDER BY account_id LIMIT \(limit)
       """
     ).decode(into: Account.init)

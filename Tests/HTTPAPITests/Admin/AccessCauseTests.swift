@@ -267,6 +267,35 @@ struct AccessCauseTests {
       #expect(downgraded.hasSuffix("Downgraded from premium to monthly on 12 Feb 2026."))
       let crossed = try await change("4", to: "other", from: 72)
       #expect(crossed.hasSuffix("Changed from monthly to other on 14 Mar 2026."))
+      // A purchase after a lapse changes nothing.
+      let bought = try await change("5", to: "monthly", from: 140)
+      #expect(bought.hasSuffix("monthly renews on 20 Jun 2026."), "\(bought)")
+    }
+  }
+
+  @Test func `only the charges that moved together are told, and only if they moved last`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      for line in ["1000", "2000", "3000"] {
+        try await api.claim(Payment(id: line, line: line, from: 0, to: 30), by: "leo", on: 0.1)
+      }
+      for (line, day) in [("1000", 50.0), ("2000", 60)] {
+        api.live(until: day)
+        let moved = try await api.call(
+          .put, "/v1/transactions/\(line)/owner", ["account_id": "klara", "reason": "r"], as: .admin
+        )
+        #expect(moved.status == 200)
+      }
+      let story = try await verdict(of: "leo", api)
+      #expect(
+        story.hasPrefix("1 charge moved to klara on 2 Mar 2026 by an administrator."), "\(story)")
+      try await api.claim(Payment(id: "9", line: "4000", from: 70, to: 100), by: "leo", on: 70.1)
+      api.live(until: 110)
+      let later = try await verdict(of: "leo", api)
+      #expect(later.hasPrefix("monthly expired on 11 Apr 2026"), "\(later)")
+      #expect(!later.contains("klara"), "\(later)")
     }
   }
 

@@ -1,8 +1,11 @@
 -- The class of days from a charge to its refund; the names of the classes sort.
 CREATE OR REPLACE FUNCTION refund_delay(days integer)
 RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN (ARRAY['000', '001', '002-003', '004-007', '008-014', '015-030', '031-060', '061-090', '091-'])
-    [width_bucket(days, ARRAY[1, 2, 4, 8, 15, 31, 61, 91]) + 1];
+RETURN CASE
+    WHEN days <= 0 THEN '000' WHEN days = 1 THEN '001' WHEN days <= 3 THEN '002-003'
+    WHEN days <= 7 THEN '004-007' WHEN days <= 14 THEN '008-014' WHEN days <= 30 THEN '015-030'
+    WHEN days <= 60 THEN '031-060' WHEN days <= 90 THEN '061-090' ELSE '091-'
+END;
 
 CREATE OR REPLACE FUNCTION report_refunds(from_date date DEFAULT NULL, to_date date DEFAULT NULL,
     bucket text DEFAULT 'month', time_zone text DEFAULT 'UTC', product text DEFAULT NULL,

@@ -26,10 +26,11 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         AND m.known_from <= known_at AND known_at < m.known_until AND m.known_until < 'infinity';
 END;
 
--- Whether a decision found an automatic renewal where Apple names no kind.
+-- Whether a charge is an automatic renewal, by Apple or, where Apple names no kind, by the decision.
 CREATE OR REPLACE FUNCTION is_automatic_renewal(kind text, reason text)
 RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN kind = 'unknown' AND reason IN ('renewed_at_period_end', 'recovered_from_billing_problem');
+RETURN kind = 'renewal' OR kind = 'unknown'
+    AND reason IN ('renewed_at_period_end', 'recovered_from_billing_problem');
 
 -- Orders that were fulfilled at a moment.
 CREATE OR REPLACE FUNCTION order_fulfilled(known_at timestamptz)
@@ -97,6 +98,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     FROM store_transaction AS t
     WHERE t.environment = CASE WHEN known_at IS NULL THEN charge_item.environment ELSE '' END
         AND t.owner_account_key IS NOT NULL
+        -- The condition on the kind is that of the index.
         AND t.ownership_type = 'purchased' AND t.order_id IS NULL AND t.kind <> 'renewal'
         AND NOT is_automatic_renewal(t.kind, t.reason)
         AND is_within(t.charged_at, from_day, to_day, time_zone, moment)
@@ -128,8 +130,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     FROM charge_then(charge_item.environment, known_at) AS t
     CROSS JOIN LATERAL (
         SELECT 'paid_without_order' AS measure
-        WHERE t.order_id IS NULL AND t.kind <> 'renewal'
-            AND NOT is_automatic_renewal(t.kind, t.reason)
+        WHERE t.order_id IS NULL AND NOT is_automatic_renewal(t.kind, t.reason)
         UNION ALL
         SELECT 'not_delivered'
         WHERE (t.revoked_at <= moment) IS NOT TRUE AND (t.delivered_at <= moment) IS NOT TRUE
