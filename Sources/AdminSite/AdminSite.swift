@@ -52,6 +52,7 @@ package struct AdminSite: Site {
       .get("/admin/original-transactions/{original_transaction_id}", use: lines.show)
       .get("/admin/products", use: products.list)
       .get("/admin/product", use: products.show)
+      .get("/admin/unclaimed", use: queues.unclaimed)
 
     let admin = router.group().add(middleware: SessionRequired(role: .admin))
     admin
@@ -60,7 +61,6 @@ package struct AdminSite: Site {
       .get("/admin/reports/{name}/transactions", use: reports.items)
       .get("/admin/what-if", use: WhatIfPageController(api: api).show)
       .get("/admin/rates", use: RatesPageController(api: api).show)
-      .get("/admin/unclaimed", use: queues.unclaimed)
       .get("/admin/parked", use: queues.parked)
       .post("/admin/parked/jobs", use: queues.retryJobs)
       .post("/admin/parked/webhooks", use: queues.redeliver)

@@ -281,7 +281,7 @@ extension Entitlement {
     return switch state {
     case .revoked: "\(granted); revoked\(on(endedAt))."
     case .expired: "\(granted); expired\(on(endedAt))."
-    default: "\(granted)."
+    default: "\(granted)\(accessEndsAt.map { ", \($0.lastDayName)" } ?? "")."
     }
   }
 

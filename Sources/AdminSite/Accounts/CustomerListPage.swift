@@ -32,12 +32,18 @@ struct CustomerListController: Controller {
       Set(entitlements.compactMap(\.productID)).sorted().map(\.rawValue).joined(separator: ", ")
     }
 
-    /// The end of access: of the active entitlements if there are any.
+    private var active: [Entitlement] { entitlements.filter(\.isActive) }
+    fileprivate var isEndless: Bool { active.contains { $0.accessEndsAt == nil } }
+
+    /// The last end of access, of the active entitlements if there are any.
+    fileprivate var accessEnd: Timestamp? {
+      (active.isEmpty ? entitlements : active).compactMap(\.accessEndsAt).max()
+    }
+
     var access: String? {
-      let active = entitlements.filter(\.isActive)
-      guard active.allSatisfy({ $0.accessEndsAt != nil }) else { return "access without end" }
-      let last = (active.isEmpty ? entitlements : active).compactMap(\.accessEndsAt).max()
-      return last.map { "access \(active.isEmpty ? "ended" : "until") \($0.dayName)" }
+      isEndless
+        ? "access without end"
+        : accessEnd.map { "access \(active.isEmpty ? "ended" : "until") \($0.dayName)" }
     }
   }
 
@@ -238,7 +244,7 @@ struct CustomerListController: Controller {
           DataCell(
             text: "", note: customer.entitlements.isEmpty ? "none" : nil, tags: customer.tags(ended)
           ),
-          DataCell(customer.entitlements.compactMap(\.accessEndsAt).max()),
+          customer.isEndless ? DataCell(text: "no end") : DataCell(customer.accessEnd),
           DataCell(text: Price.text(spent[customer.account.key] ?? []), isNumber: true),
           DataCell(text: customer.productNames),
           DataCell(customer.account.createdAt),

@@ -10,7 +10,7 @@ struct OverviewPageController: Controller {
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     guard context.caller?.role == .admin else {
-      return .redirect(to: AdminURL.search(""), type: .normal)
+      return .redirect(to: AdminURL.customers, type: .normal)
     }
     let answers = await OverviewAnswers.ask(api.reportCoordinator)
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)

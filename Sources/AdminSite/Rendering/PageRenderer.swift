@@ -45,14 +45,18 @@ struct PageRenderer: Sendable {
       (label, href, href == current, badge)
     }
     let products = item("Products", AdminURL.products)
-    guard role == .admin else { return [(nil, [item("Search", AdminURL.search("")), products])] }
+    let customers = item("Customers", AdminURL.customers)
+    let unclaimed = item("Unclaimed charges", AdminURL.unclaimed)
+    guard role == .admin else {
+      return [(nil, [customers, item("Search", AdminURL.search("")), unclaimed, products])]
+    }
     let count = parked >= mostCounted ? "\(mostCounted)+" : "\(parked)"
     return [
-      (nil, [item("Overview", AdminURL.overview), item("Customers", AdminURL.customers)]),
+      (nil, [item("Overview", AdminURL.overview), customers]),
       (
         "Queue",
         [
-          item("Unclaimed charges", AdminURL.unclaimed),
+          unclaimed,
           item("Failed jobs", AdminURL.parked, badge: parked > 0 ? count : nil),
           item("Rejected receipts", AdminURL.rejected),
         ]
@@ -245,9 +249,10 @@ struct AdminAnswers: RouterMiddleware, Controller {
     guard let role = context.admin.session?.caller.role else {
       return (nil, [PageLink(label: "Log in", href: AdminURL.login)])
     }
-    let overview = PageLink(label: "Overview", href: AdminURL.overview)
     let customers = PageLink(label: "Customers", href: AdminURL.customers)
-    let start = role == .admin ? [customers, overview] : [overview]
+    let overview =
+      role == .admin ? PageLink(label: "Overview", href: AdminURL.overview) : customers
+    let start = role == .admin ? [customers, overview] : [customers]
     let path = request.uri.path
     switch problem.status.code {
     case 400 where request.method == .get && request.uri.query != nil && AdminURL.isOurs(path):
@@ -260,7 +265,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
     case 403: return ("Ask an administrator, or log in with another key.", [overview])
     case 404, 410:
       return (
-        "Search above by the beginning of an account's ID, label or email, or by a complete "
+        "Search above by a part of an account's ID, label or email, or by a complete "
           + "transaction or order ID.", start
       )
     case 405: return ("This address can't be opened like a page.", start)

@@ -263,7 +263,7 @@ struct ReportPageController: Controller {
       (
         page: frame, number: found.sum.words,
         sentence: found.sum == .number(found.count)
-          ? "\(entries)."
+          ? "Listed below."
           : found.sum.isMoney
             ? "The sum of \(entries) below." : "The sum of the counts of \(entries) below.",
         properties: [

@@ -77,7 +77,7 @@ struct ReportTotals: Sendable {
     let hasStock = columns.contains { table.report.isStock($0.name) }
     return [
       totals.row(
-        hasStock ? "Total or latest" : "Total",
+        hasStock ? "Total (or latest)" : "Total",
         isSoFar ? "so far" : request.hasUnfinished(table) ? "of complete periods" : nil, columns)
     ]
   }

@@ -284,7 +284,8 @@ struct AccessCauseTests {
       for (line, day) in [("1000", 50.0), ("2000", 60)] {
         api.live(until: day)
         let moved = try await api.call(
-          .post, "/v1/transactions/\(line)/owner", ["account_id": "klara", "reason": "r"], as: .admin
+          .post, "/v1/transactions/\(line)/owner", ["account_id": "klara", "reason": "r"],
+          as: .admin
         )
         #expect(moved.status == 200)
       }

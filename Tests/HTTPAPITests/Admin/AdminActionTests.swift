@@ -371,7 +371,7 @@ struct AdminActionTests {
       #expect(account.contains("Active entitlements: premium."))
       // The entitlement and the grant have one end.
       #expect(account.contains(#"<span class="until">through 31 Mar 2026 (UTC)</span>"#))
-      #expect(account.contains("premium was granted by an administrator."))
+      #expect(account.contains("premium was granted by an administrator, through 31 Mar 2026"))
 
       let revocation = try #require(
         account.text.firstMatch(of: /\/admin\/grants\/[0-9a-f-]*\/revoke/).map { String($0.0) })

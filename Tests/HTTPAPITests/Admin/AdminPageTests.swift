@@ -61,7 +61,7 @@ struct AdminPageTests {
       #expect(anna.contains(">\(first)</a>"))
       let unknown = try await browser.get("/admin/accounts/unknown")
       #expect(unknown.status == 404)
-      #expect(unknown.contains("Search above by the beginning of an account&#39;s ID"))
+      #expect(unknown.contains("Search above by a part of an account&#39;s ID"))
       let wrong = try await browser.get("/admin/accounts?state=lost")
       #expect(wrong.status == 400 && wrong.contains("State must be one of"))
       #expect(

@@ -2,6 +2,7 @@ import AppStoreSimulator
 import HTTPTypes
 import JSONText
 import LedgerStorage
+import Postgres
 import Subscriptions
 import Testing
 

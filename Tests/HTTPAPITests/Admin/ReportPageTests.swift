@@ -421,7 +421,7 @@ struct ReportPageTests {
       let request = ReportRequest(.churn, query: nil, at: api.api.now())
       let page = try await get(request.href(cell), &browser)
       #expect(page.contains("/admin/original-transactions/s4?environment=production"))
-      #expect(page.contains("<p class=\"lead\">1 entry.</p>"))
+      #expect(page.contains("<p class=\"lead\">Listed below.</p>"))
       let state = try ReportCell(
         of: .subscriptions, try Self.choices(.subscriptions), column: "number",
         row: ["state": "in_billing_retry"])
