@@ -209,7 +209,7 @@ struct DistributionTests {
         """
         SELECT objid::regproc::text FROM pg_dist_object
         WHERE classid = 'pg_proc'::regclass
-          AND objid::regproc::text ~ '(movement_basis|movement_stock)$' ORDER BY 1
+          AND objid::regproc::text ~ 'movement_basis$' ORDER BY 1
         """
       ).decode(String.self)
       #expect(nodes.map { $0.split(separator: ".").last } == ["movement_basis"])

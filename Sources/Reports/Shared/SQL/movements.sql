@@ -168,20 +168,22 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         SELECT i.original_transaction_id, (array_agg(
                 i.transaction_id ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1]
                 AS transaction_id,
-            i.product_id, i.storefront, i.offer_type, i.period_type, g.state,
+            i.product_id, i.storefront, i.offer_type, i.period_type,
+            CASE i.kind WHEN 'state' THEN i.cause END AS state,
             max(i.at) FILTER (WHERE i.number >= 0) AS since, max(i.origin_at) AS origin_at,
-            sum(i.number)::bigint AS number, g.currency, g.price_source,
+            sum(i.number)::bigint AS number, CASE WHEN by_currency THEN i.currency END AS currency,
+            CASE WHEN by_currency THEN i.price_source END AS price_source,
             sum(i.mrr_twelfths)::bigint AS mrr_twelfths, (array_agg(
                 i.account_key ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1]
                 AS account_key
         FROM movement_item(kinds, 'at', NULL,
             CASE WHEN is_opening THEN span.first_day - 1 ELSE span.last_day END, time_zone, product,
             environment, include_family_shared, known_at, least(as_of, known_at)) AS i
-        CROSS JOIN LATERAL (SELECT CASE i.kind WHEN 'state' THEN i.cause END AS state,
-            CASE WHEN by_currency THEN i.currency END AS currency,
-            CASE WHEN by_currency THEN i.price_source END AS price_source) AS g
+        -- No lateral query for the repeated expressions: Citus refuses one within another.
         GROUP BY i.original_transaction_id, i.product_id, i.storefront, i.offer_type,
-            i.period_type, g.state, g.currency, g.price_source
+            i.period_type, CASE i.kind WHEN 'state' THEN i.cause END,
+            CASE WHEN by_currency THEN i.currency END,
+            CASE WHEN by_currency THEN i.price_source END
         HAVING sum(i.number) <> 0 AND NOT by_currency OR sum(i.mrr_twelfths) <> 0 AND by_currency
     ) AS s
     LEFT JOIN account_by_key AS a ON a.account_key = s.account_key;
