@@ -126,12 +126,12 @@ struct AccountPageController: Controller {
         failure == nil ? Tone.quiet : Tone.warning, heir
       )
     }
-    let isOpen = !reasons(charges).isEmpty || failure != nil
-    var reasons = [refund].compactMap(\.self) + reasons(charges) + [failure].compactMap(\.self)
+    let open = reasons(charges) + [failure].compactMap(\.self)
+    var reasons = [refund].compactMap(\.self) + open
     let lead: String
     if let last, let cause = loss {
       let counterpart = move?.counterpart ?? cause.counterpart
-      let isQuiet = last.state == .expired && !isOpen && counterpart == nil
+      let isQuiet = last.state == .expired && open.isEmpty && counterpart == nil
       return (
         ([move?.sentence, cause.sentence].compactMap(\.self) + reasons).joined(separator: " "),
         last.state != .expired ? Tone.bad : isQuiet ? Tone.quiet : Tone.warning, counterpart

@@ -134,9 +134,9 @@ package struct ProductDescription {
       }
       return nil
     }
-    guard currency.utf8.count == 3,
-      currency.utf8.allSatisfy({ (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0) })
-    else { throw Problem.invalid("currency", "must be an ISO 4217 code, such as EUR") }
+    guard currency.isThreeCapitals else {
+      throw Problem.invalid("currency", "must be an ISO 4217 code, such as EUR")
+    }
     return currency
   }
 }

@@ -158,7 +158,7 @@ struct ReportRangeTests {
         ["Charges", "1", "0", "+1", ""], ["Charged, EUR", "5.00", "0.00", "+5.00", ""],
         ["Net, EUR", "5.00", "0.00", "+5.00", ""],
       ])
-    // Each currency is compared by itself.
+    // Each currency is compared on its own.
     let february = Self.revenue(("2026-02-01", "2026-02-28", "USD", 4000))
     #expect(
       rows(march, february) == [
