@@ -1065,6 +1065,8 @@ CREATE TABLE holding (
     -- Set on the latest charge alone.
     auto_renews             boolean,
     phase                   text,
+    -- Whether Family Sharing ended at revoked_at; else it is the date of a refund.
+    is_sharing_ended        boolean     NOT NULL DEFAULT false,
     PRIMARY KEY (account_id, environment, original_transaction_id, transaction_id, product_id),
     CONSTRAINT holding_renewal CHECK ((auto_renews IS NULL) = (phase IS NULL)
         AND (phase IS DISTINCT FROM 'grace_period' OR grace_ends_at IS NOT NULL))
@@ -1241,6 +1243,7 @@ part AS NOT MATERIALIZED (
             coalesce(h.linked_to, h.original_transaction_id) AS family,
             h.original_transaction_id, h.transaction_id, h.product_id, h.period_type, h.starts_at,
             h.revoked_at, h.moved_at, h.superseded_at, h.auto_renews, h.phase, h.grace_ends_at,
+            h.is_sharing_ended,
             latest.valid_from,
             h.revoked_at <= now() AS is_revoked,
             coalesce(least(h.superseded_at, coalesce(h.ends_at,
@@ -1356,9 +1359,12 @@ offered AS (
         'app_store'::text AS source,
         CASE
             WHEN b.state = 'in_billing_retry' THEN 'billing'
+            WHEN b.state = 'revoked' AND b.access_ended = b.revoked_at AND b.is_sharing_ended
+                THEN 'family_sharing_ended'
             WHEN b.state = 'revoked' AND b.access_ended = b.revoked_at THEN 'refunded'
             WHEN b.state = 'revoked' THEN 'moved'
             WHEN b.state = 'expired' AND b.superseded_at = b.ends THEN 'replaced'
+            WHEN b.state = 'expired' AND b.moved_at IS NOT NULL THEN 'moved'
             WHEN b.state = 'expired' AND b.grace_ends_at IS NOT NULL THEN 'billing'
             WHEN b.state = 'expired' THEN 'expired'
         END AS ended_because

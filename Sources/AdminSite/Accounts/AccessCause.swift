@@ -57,17 +57,17 @@ struct AccessCauses: Sendable {
         sentence: ([entitlement.inWords] + changes.compactMap(\.self)).joined(separator: " "))
     }
     switch entitlement.endedBecause {
-    case .refunded where charge.revocation?.isRefund == false:
-      return Cause(sentence: "Family Sharing ended\(on(entitlement.endedAt)).")
     case .refunded:
       return Cause(
         sentence: "\(entitlement.inWords.dropLast()): \(charge.productID), charged "
           + "\(charge.date.dayName).")
     case .replaced: return replacement(of: charge, in: original, ending: entitlement)
-    case .moved: return move(of: charge, to: recorded.decision, in: original, ending: entitlement)
-    case .billing where entitlement.state == .expired, .expired:
+    case .moved where entitlement.state == .revoked:
+      return move(of: charge, to: recorded.decision, in: original, ending: entitlement)
+    // After its end, a move is told as the latest of the account.
+    case .billing where entitlement.state == .expired, .expired, .moved:
       return expiry(of: charge, in: original, ending: entitlement)
-    case .billing, .grantEnded, .grantRevoked, nil:
+    case .billing, .familySharingEnded, .grantEnded, .grantRevoked, nil:
       return Cause(sentence: entitlement.inWords)
     }
   }
@@ -227,7 +227,7 @@ struct AccessCauses: Sendable {
   }
 }
 
-/// The charges behind entitlements, and why ended ones ended.
+/// The charges behind entitlements.
 struct EntitlementCharges: Sendable {
   private let originals: [OriginalTransactionKey: RecordedOriginalTransaction]
 
@@ -247,15 +247,12 @@ struct EntitlementCharges: Sendable {
       .compactMap(original.charge).first.map { ($0.charge, $0.recorded, original) }
   }
 
-  /// The state, and why a revoked one ended.
+  /// The state, and why one ended; what no account owns has not moved.
   func badge(of entitlement: Entitlement) -> Badge {
-    guard let found = charge(behind: entitlement) else { return Badge(entitlement) }
-    return switch entitlement.endedBecause {
-    case .refunded where found.charge.revocation?.isRefund == false: .noLongerShared
-    case .moved where found.recorded.decision.owner == nil:
-      Badge(text: "Released", tone: Tone.warning)
-    default: Badge(entitlement)
-    }
+    guard entitlement.endedBecause == .moved, let found = charge(behind: entitlement),
+      found.recorded.decision.owner == nil
+    else { return Badge(entitlement) }
+    return Badge(text: "Released", tone: Tone.warning)
   }
 }
 
@@ -300,6 +297,8 @@ extension Entitlement {
     case .revoked where endedBecause == .moved:
       return
         "\(product) has belonged to another account\(endedAt.map { " since \($0.dayName)" } ?? "")."
+    case .revoked where endedBecause == .familySharingEnded:
+      return "Family Sharing ended\(on(endedAt))."
     case .revoked: return "Refunded by Apple\(on(endedAt))."
     case .expired where endedBecause == .billing:
       let end = endedAt == expiresAt ? "access" : "the grace period"

@@ -1,5 +1,6 @@
 import Foundation
 import HTTPAPI
+import JSONText
 import LedgerStorage
 import Subscriptions
 
@@ -42,6 +43,7 @@ struct AccountCharges: Sendable {
   private let troubles: [OriginalTransactionKey: [TimelineLayout.Span]]
 
   private static let mostLanes = 12
+  private static let mostRefunds = 3
 
   /// Reads the requested page of each list.
   init(
@@ -63,20 +65,19 @@ struct AccountCharges: Sendable {
     lanes = Array(lanes.prefix(Self.mostLanes))
     self.lanes = lanes
     let wanted =
-      owned.shown + claimed.shown + unclaimed.shown
+      owned.shown + claimed.shown + claimed.all.prefix(1) + unclaimed.shown
       + owned.all.filter { lanes.contains($0.id.line) }
     let originals = try await ledger.ownership.originals(of: Set(wanted.map(\.id.line)))
     shown = try await Self.read(wanted.map(\.id), in: originals, ledger, catalogue)
     troubles = Dictionary(
       uniqueKeysWithValues: lanes.map { line in
         let spans = originals[line].map { original in
-          SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue).spans.filter {
-            let charge = $0.terms.charge
-            return charge.line == line
-              && original.line.decisions[charge]?.decision.owner == account.key
+          original.troubles(in: catalogue).filter {
+            $0.charge.line == line
+              && original.line.decisions[$0.charge]?.decision.owner == account.key
           }
         }
-        return (line, (spans ?? []).compactMap(TimelineLayout.Span.init))
+        return (line, (spans ?? []).map { $0.span })
       })
   }
 
@@ -184,23 +185,43 @@ struct AccountCharges: Sendable {
   }
 
   /// The number of refunds; nil without one.
-  var refundBadge: Badge? {
-    refunds.isEmpty ? nil : Badge(text: Count.text(refunds.count, "refund"), tone: Tone.warning)
+  var refundBadge: (badge: Badge, count: Int)? {
+    let count = refunds.count
+    return count == 0
+      ? nil : (Badge(text: Count.text(count, "refund"), tone: Tone.warning), count)
   }
 
-  /// The latest refund of an owned charge as a sentence, and how many there were; nil without one.
-  var refundInWords: String? {
-    guard let (charge, at) = refunds.max(by: { $0.at < $1.at }) else { return nil }
-    let name = "\(charge.productID), charged \(charge.date.dayName), was refunded on \(at.dayName)"
-    return refunds.count > 1
-      ? "\(Count.text(refunds.count, "charge")) were refunded; the latest, \(name)."
-      : "\(name)."
+  /// The refunds of owned charges as a sentence, latest first; nil without one.
+  ///
+  /// - Parameter isLatestSaid: Whether another sentence has the latest.
+  func refundsInWords(isLatestSaid: Bool) -> String? {
+    let refunds = refunds.latestFirst { $0.at }
+    guard let (charge, at) = refunds.first, !isLatestSaid || refunds.count > 1 else { return nil }
+    guard refunds.count > 1 else {
+      return "\(charge.productID), charged \(charge.date.dayName), was refunded on \(at.dayName)."
+    }
+    let rest = refunds.count - Self.mostRefunds
+    let named =
+      refunds.prefix(Self.mostRefunds).map {
+        "\($0.charge.productID) of \($0.charge.date.dayName) on \($0.at.dayName)"
+      } + (rest > 0 ? ["\(rest) earlier"] : [])
+    return "\(Count.text(refunds.count, "charge")) were refunded: \(named.joined(separator: "; "))."
   }
 
-  /// The one account that owns the charges that were submitted here; nil if there are several.
-  var claimant: String? {
-    let owners = Set(claimed.all.map { shown[$0.id]?.report.ownerAccountID })
-    return owners.count == 1 ? owners.first.flatMap(\.self) : nil
+  /// The account that owns the latest charge that was submitted here, why it does, and how many there
+  /// are; nil without one.
+  var claimInWords: (sentence: String, owner: String)? {
+    guard let report = claimed.all.first.flatMap({ shown[$0.id]?.report }),
+      let owner = report.ownerAccountID
+    else { return nil }
+    let name = "\(report.charge.productID) of \(report.charge.date.dayName)"
+    let why = Explanation(report.recorded.decision) { _ in owner }.clause.map { ", \($0)" } ?? ""
+    let number = claimed.all.count
+    let subject =
+      number == 1
+      ? "\(name) was submitted here, but"
+      : "\(number) charges were submitted here that others own; the latest, \(name),"
+    return ("\(subject) belongs to \(owner)\(why).", owner)
   }
 
   /// The charge that fulfils an order, or nil if the account does not own it.
@@ -208,8 +229,8 @@ struct AccountCharges: Sendable {
     owned.all.first { $0.orderID == order }
   }
 
-  /// One lane per original transaction, latest first; nil without charges.
-  func timeline(at now: Timestamp) -> TimelinePicture? {
+  /// One lane per original transaction, latest first, and one of grants; nil without any.
+  func timeline(with grants: [Grant], at now: Timestamp) -> TimelinePicture? {
     let periods = owned.all.filter { lanes.contains($0.id.line) }.compactMap { charge in
       shown[charge.id].map { shown in
         (
@@ -219,12 +240,21 @@ struct AccountCharges: Sendable {
         )
       }
     }
-    guard !periods.isEmpty else { return nil }
-    let (begin, end, margin) = periods.map { $0.period }.extent(
+    let granted = grants.map { grant in
+      TimelineChart.Period(
+        from: grant.startsAt, until: grant.endsAt, endedAt: grant.revokedAt,
+        productID: grant.entitlement, owner: 2,
+        text: "\(grant.startsAt.dayName): \(grant.entitlement) granted"
+          + (grant.accessEnd.map { ", \($0.lastDayName)" } ?? ", no end date"),
+        href: "#grant-\(grant.id.text)")
+    }
+    let all = periods.map { $0.period } + granted
+    guard !all.isEmpty else { return nil }
+    let (begin, end, margin) = all.extent(
       at: now, showing: troubles.values.joined().map(\.until).max())
     return TimelinePicture(
       TimelineLayout(
-        id: "charges", title: "Charges of account \(account.id)",
+        id: "charges", title: "Timeline of account \(account.id)",
         description: "\(Count.text(owned.all.count, "charge")) of "
           + Count.text(laneCount, "original transaction")
           + (laneCount > lanes.count ? " (latest \(lanes.count) shown)" : "")
@@ -233,15 +263,17 @@ struct AccountCharges: Sendable {
         lanes: lanes.map { line in
           let periods = periods.filter { $0.line == line }.map { $0.period }
           return TimelineLayout.Lane(
-            label: Self.shortened(line.originalTransactionID.rawValue), height: 22,
+            label: line.originalTransactionID.rawValue, height: 22,
             spans: periods.reversed().flatMap { $0.spans(until: end, label: $0.productID) }
               + (troubles[line] ?? []),
             marks: periods.compactMap { $0.refundMark(offset: 11) })
-        }))
-  }
-
-  /// Keeps the last characters, which differ between identifiers.
-  private static func shortened(_ text: String) -> String {
-    text.count > 10 ? "…\(text.suffix(9))" : text
+        }
+          + (granted.isEmpty
+            ? []
+            : [
+              TimelineLayout.Lane(
+                label: "Grants", height: 22,
+                spans: granted.flatMap { $0.spans(until: end, label: $0.productID) })
+            ])))
   }
 }

@@ -54,8 +54,10 @@ struct AccountPageController: Controller {
     var frame = try await pages.frame(account.id, context)
     frame.searchText = account.id
     frame.badges = Self.badges(held, causes)
-    if !frame.badges.contains(where: { $0.text == "Refunded" }), let refunds = charges.refundBadge {
-      frame.badges.append(refunds)
+    if let refunds = charges.refundBadge,
+      refunds.count > 1 || !frame.badges.contains(where: { $0.text == "Refunded" })
+    {
+      frame.badges.append(refunds.badge)
     }
     frame.actions = Self.actions(
       for: account, by: context.caller?.role, transfer: charges.transferLink)
@@ -75,7 +77,7 @@ struct AccountPageController: Controller {
         },
         emptyText: charges.ties.lines.isEmpty && grants.isEmpty
           ? "No entitlements yet." : "No entitlements now.",
-        timeline: charges.timeline(at: now),
+        timeline: charges.timeline(with: grants.map(\.grant), at: now),
         subscriptions: charges.subscriptions(in: charges.owned, at: now),
         chargePaging: charges.owned.paging, sections: charges.sections(at: now),
         orders: orders.map { Self.row($0.answered(at: now), charges: charges) },
@@ -98,21 +100,18 @@ struct AccountPageController: Controller {
     mergedInto heir: String?, lastSubmission submission: Submission?
   ) -> (text: String, tone: String, counterpart: String?) {
     let active = entitlements.filter(\.isActive)
-    let last = entitlements.filter { !$0.isActive }.max {
-      ($0.endedAt?.milliseconds ?? .max) < ($1.endedAt?.milliseconds ?? .max)
-    }
+    let ended = entitlements.filter { !$0.isActive }
+      .latestFirst { $0.endedAt ?? Timestamp(milliseconds: .max) }
+    let last = ended.first
     let loss = last.map(causes.cause)
     // Unless it is the loss itself, or older.
-    let move = last?.endedBecause == .moved ? nil : causes.move(since: last?.endedAt)
-    let refund = last?.endedBecause == .refunded ? nil : charges.refundInWords
+    let isMoved = last?.state == .revoked && last?.endedBecause == .moved
+    let move = isMoved ? nil : causes.move(since: last?.endedAt)
+    let refund = charges.refundsInWords(isLatestSaid: last?.endedBecause == .refunded)
     guard active.isEmpty else {
-      // Several entitlements of one product end together.
-      let ends = active.map { causes.cause(of: $0).sentence }.reduce(into: [String]()) {
-        ends, words in
-        if !ends.contains(words) { ends.append(words) }
-      }
       return (
-        (["Active entitlements: \(active.map(\.name).joined(separator: ", "))."] + ends
+        (["Active entitlements: \(active.map(\.name).joined(separator: ", "))."]
+          + active.map { causes.cause(of: $0).sentence }.withoutRepetition
           + [loss?.sentence, refund, move?.sentence].compactMap(\.self)).joined(separator: " "),
         active.contains { $0.state == .inGracePeriod } || last?.state == .inBillingRetry
           ? Tone.warning : Tone.good, loss?.counterpart ?? move?.counterpart
@@ -126,33 +125,48 @@ struct AccountPageController: Controller {
         failure == nil ? Tone.quiet : Tone.warning, heir
       )
     }
-    let open = reasons(charges) + [failure].compactMap(\.self)
-    var reasons = [refund].compactMap(\.self) + open
-    let lead: String
-    if let last, let cause = loss {
-      let counterpart = move?.counterpart ?? cause.counterpart
+    let unclaimed = charges.unclaimed.all.count(where: \.isClaimed)
+    let open = [
+      unclaimed == 0
+        ? nil
+        : Count.text(unclaimed, "submitted charge is", "submitted charges are")
+          + " unclaimed (see below).", failure,
+    ].compactMap(\.self)
+    // What moved was submitted here, too.
+    let claim = move == nil && !isMoved ? charges.claimInWords : nil
+    if let last {
+      let losses = ended.map(causes.cause)
+      let counterpart =
+        move?.counterpart ?? losses.lazy.compactMap(\.counterpart).first ?? claim?.owner
       let isQuiet = last.state == .expired && open.isEmpty && counterpart == nil
       return (
-        ([move?.sentence, cause.sentence].compactMap(\.self) + reasons).joined(separator: " "),
+        (losses.map(\.sentence).withoutRepetition
+          + [move?.sentence, refund, claim?.sentence].compactMap(\.self) + open)
+          .joined(separator: " "),
         last.state != .expired ? Tone.bad : isQuiet ? Tone.quiet : Tone.warning, counterpart
       )
-    } else if let move {
-      lead = move.sentence
-    } else if !charges.owned.all.isEmpty {
-      lead =
-        "The account owns \(Count.text(charges.owned.all.count, "charge")), none for a product "
-        + "that grants an entitlement."
-    } else {
-      lead = "The account has no purchases and no grants."
-      if reasons.isEmpty {
-        reasons = [
-          "If the customer paid, the purchase was never submitted: search for the transaction."
-        ]
-      }
     }
+    let owned = charges.owned.all.count
+    let lead: String? =
+      if let move {
+        move.sentence
+      } else if owned > 0 {
+        "The account owns \(Count.text(owned, "charge")), none for a product that grants an "
+          + "entitlement."
+      } else if claim == nil {
+        "The account has no purchases and no grants."
+          + (open.isEmpty && refund == nil
+            ? " If the customer paid, the purchase was never submitted: search for the transaction."
+            : "")
+      } else {
+        nil
+      }
+    let reasons = [lead, refund, claim?.sentence].compactMap(\.self) + open
+    // A product's ID begins the cause.
+    let start =
+      lead == nil && claim != nil ? "No active entitlements: " : "No active entitlements. "
     return (
-      (["No active entitlements.", lead] + reasons).joined(separator: " "), Tone.warning,
-      move?.counterpart ?? charges.claimant
+      start + reasons.joined(separator: " "), Tone.warning, move?.counterpart ?? claim?.owner
     )
   }
 
@@ -164,21 +178,6 @@ struct AccountPageController: Controller {
       .reduce(into: [Badge]()) { badges, badge in
         if !badges.contains(where: { $0.text == badge.text }) { badges.append(badge) }
       }
-  }
-
-  private static func reasons(_ charges: AccountCharges) -> [String] {
-    func submitted(_ count: Int, _ state: String) -> String? {
-      count == 0
-        ? nil
-        : Count.text(count, "submitted charge is", "submitted charges are")
-          + " \(state) (see below)."
-    }
-    return [
-      submitted(
-        charges.claimed.all.count,
-        "owned by \(charges.claimant.map { "“\($0)”" } ?? "another account")"),
-      submitted(charges.unclaimed.all.count(where: \.isClaimed), "unclaimed"),
-    ].compactMap(\.self)
   }
 
   private static func sentence(on pruning: EventPruning) -> String {
@@ -285,6 +284,14 @@ struct AccountPageController: Controller {
       warnings: (decided?.warnings ?? []).map { $0.inWords(submission) },
       href: submission.status == .rejected ? AdminURL.rejected : nil
     )
+  }
+}
+
+extension [String] {
+  /// Each text once, in order: several entitlements of one product end together.
+  fileprivate var withoutRepetition: [String] {
+    var seen: Set<String> = []
+    return filter { seen.insert($0).inserted }
   }
 }
 

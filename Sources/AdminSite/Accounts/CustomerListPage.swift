@@ -325,7 +325,7 @@ extension Ledger {
     -> EntitlementCharges
   {
     try await EntitlementCharges(
-      of: customers.flatMap(\.entitlements).filter { $0.state == .revoked }, in: self)
+      of: customers.flatMap(\.entitlements).filter { $0.endedBecause == .moved }, in: self)
   }
 }
 

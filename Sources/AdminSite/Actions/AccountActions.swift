@@ -72,14 +72,22 @@ struct MergeController: ActionController {
 struct ErasureController: ActionController {
   let api: API
 
-  func perform(_ sent: SentForm, on account: Account) async throws -> Response {
+  typealias Subject = (account: Account, consequences: [String])
+
+  func subject(of request: Request, _ context: APIContext) async throws -> Subject {
+    let account = try await account(of: request, context)
+    return (account, try await consequences(for: account))
+  }
+
+  func perform(_ sent: SentForm, on subject: Subject) async throws -> Response {
+    let account = subject.account
     guard sent.fields["typed_account_id"] == ExactText(account.id) else {
       throw Problem(.invalidRequest, "This is not the account ID.", field: "typed_account_id")
     }
     let administrator = try sent.context.actingAdministrator()
     guard sent.isConfirmed else {
       return try await sent.confirm(
-        consequences: Self.consequences(for: account),
+        consequences: subject.consequences,
         warnings: try await entitlements.entitlements(of: account.id, now: now())
           .filter(\.isActive).map { entitlement in
             "“\(account.id)” loses “\(entitlement.name)”\(entitlement.until)"
@@ -109,19 +117,35 @@ struct ErasureController: ActionController {
       ), "done")
   }
 
-  private static func consequences(for account: Account) -> [String] {
-    [
-      "A pseudonym replaces “\(account.id)” everywhere.",
-      "The account's submissions and Apple's responses to them are deleted.",
-      "Its charges are kept under the pseudonym; later renewals are unclaimed until an app submits "
-        + "them.",
+  private static let mostCounted = 1000
+
+  private func consequences(for account: Account) async throws -> [String] {
+    let (key, most) = (account.key, Self.mostCounted)
+    let charges = try await ledger.accounts.ties(of: key).charges.count { $0.owner == key }
+    let orders = try await ledger.accounts.latestOrders(of: account, limit: most).count
+    let grants = try await ledger.grants.storedGrants(of: account.id).count
+    let submissions = try await ledger.accounts.latestSubmissions(of: key, limit: most).count
+    let spent = Price.text(
+      try await ledger.accounts.spent(by: [account], at: pages.now())[key] ?? [])
+    let names = account.names.isEmpty ? "" : " (\(account.names.joined(separator: ", ")))"
+    return [
+      "Deleted: the ID, label and email\(names), and the reasons of grants. A pseudonym replaces "
+        + "“\(account.id)” everywhere.",
+      "Deleted: the data of \(Count.text(submissions, "submission"))"
+        + (submissions == most ? " or more" : "") + ", and Apple's responses to it.",
+      "Kept under the pseudonym, with dates and money: "
+        + "\(Count.text(charges, "charge"))\(spent.isEmpty ? "" : " (\(spent))"), "
+        + "\(Count.text(orders, "order")), \(Count.text(grants, "grant")) and the app account token, "
+        + "which Apple's transactions carry.",
+      "Later renewals are unclaimed until an app submits them.",
       "Your app server will receive one last event, without the ID.",
       "If the ID is used again, it is a new account.",
     ]
   }
 
-  func form(for account: Account) -> ActionForm {
-    ActionForm(
+  func form(for subject: Subject) -> ActionForm {
+    let account = subject.account
+    return ActionForm(
       title: "Erase customer data", action: AdminURL.account(account.id, form: "erase"),
       lead: "Deletes personal data; keeps financial records under a pseudonym.",
       properties: [
@@ -134,7 +158,7 @@ struct ErasureController: ActionController {
           isRequired: true)
       ],
       buttonLabel: "Erase", isDanger: true, subject: .account(account.id),
-      consequences: Self.consequences(for: account))
+      consequences: subject.consequences)
   }
 }
 
@@ -145,7 +169,8 @@ struct ExportPageController: ActionController {
     var response = try await AccountExport(
       of: account, by: try sent.context.actingAdministrator(), from: ledger, terms: terms, at: now()
     ).response
-    response.headers[.contentDisposition] = "attachment; filename=\"account.json\""
+    let name = "\(account.id.anchorName)-\(now().description.prefix(10)).json"
+    response.headers[.contentDisposition] = "attachment; filename=\"account-\(name)\""
     sent.announce("Export done: the data of “\(account.id)” was downloaded.", with: &response)
     return response
   }

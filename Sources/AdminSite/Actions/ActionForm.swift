@@ -97,11 +97,10 @@ struct ActionForm: Sendable {
       if !problems.isEmpty { field.value = context.admin.form[field.name]?.rawValue ?? "" }
       field.isChecked = field.isCheckbox && context.admin.form[field.name] != nil
       field.options = field.options.map { ($0.value, $0.label, $0.value == field.value) }
-      field.fault = problems.first { $0.field == field.name }?.detail(naming: allFields)
       return field
     }
-    form.fields = (fields + [Self.reason]).map(shown)
-    form.rareFields = rareFields.map(shown)
+    form.fields = (fields + [Self.reason]).map(shown).marked(with: problems, naming: allFields)
+    form.rareFields = rareFields.map(shown).marked(with: problems, naming: allFields)
     let faults = (form.fields + form.rareFields).count { $0.fault != nil }
     form.fault =
       faults > 0
@@ -166,6 +165,17 @@ struct SentForm: Sendable {
   func done(_ message: String, link: PageLink? = nil, then path: String) -> Response {
     PageRenderer.done(
       Flash(message: message, tone: Tone.good, link: link), then: path, request, context)
+  }
+}
+
+extension [FormField] {
+  /// The fields with the problems' details at those that they are about.
+  func marked(with problems: [Problem], naming all: [FormField]) -> [FormField] {
+    map { field in
+      var field = field
+      field.fault = problems.first { $0.field == field.name }?.detail(naming: all)
+      return field
+    }
   }
 }
 

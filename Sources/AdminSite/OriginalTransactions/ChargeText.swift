@@ -41,7 +41,9 @@ extension Badge {
     case .inBillingRetry: self.init(text: "Billing retry", tone: Tone.warning)
     case .revoked where entitlement.endedBecause == .refunded:
       self.init(text: "Refunded", tone: Tone.bad)
-    case .revoked where entitlement.endedBecause == .moved:
+    case .revoked where entitlement.endedBecause == .familySharingEnded: self = .noLongerShared
+    case .revoked where entitlement.endedBecause == .moved,
+      .expired where entitlement.endedBecause == .moved:
       self.init(text: "Moved", tone: Tone.warning)
     case .revoked: self.init(text: "Revoked", tone: Tone.bad)
     case .expired where entitlement.endedBecause == .replaced:

@@ -8,6 +8,8 @@ struct TimelineChart: Sendable {
   var now: Timestamp
   var periods: [Period]
   var bindings: [Binding]
+  /// The times in which accounts owned charges that were then found to be others'.
+  var former: [TimelineLayout.Span] = []
   var troubles: [TimelineLayout.Span] = []
   var switches: [Switch] = []
   /// The sources of entries.
@@ -50,24 +52,28 @@ extension TimelineLayout {
         Lane(
           label: "Owner", height: 18, spans: life.bindingSpans(until: end),
           marks: life.moves.map { Mark(at: $0.at, symbol: .move, text: $0.text, offset: 23) }),
-        Lane(
-          label: "Periods", height: 30,
-          spans: life.periods.flatMap { period in
-            period.spans(
-              until: end,
-              label: life.periods.count <= TimelineChart.mostLetters
-                ? TimelineOwner.letter(period.owner) : nil)
-          } + life.troubles,
-          marks: life.periods.compactMap { $0.refundMark(offset: 15) }),
-        Lane(
-          label: "Auto-renew", height: 12, spans: life.renewingSpans,
-          marks: life.switches.map { change in
-            Mark(
-              at: change.at, symbol: change.isOn ? .on : .off, text: change.text,
-              href: change.href, offset: 6)
-          }),
-        Lane(label: "Sources", height: 34, marks: life.messages),
-      ],
+      ]
+        + (life.former.isEmpty
+          ? [] : [Lane(label: "Former owner", height: 18, spans: life.former)])
+        + [
+          Lane(
+            label: "Periods", height: 30,
+            spans: life.periods.flatMap { period in
+              period.spans(
+                until: end,
+                label: life.periods.count <= TimelineChart.mostLetters
+                  ? TimelineOwner.letter(period.owner) : nil)
+            } + life.troubles,
+            marks: life.periods.compactMap { $0.refundMark(offset: 15) }),
+          Lane(
+            label: "Auto-renew", height: 12, spans: life.renewingSpans,
+            marks: life.switches.map { change in
+              Mark(
+                at: change.at, symbol: change.isOn ? .on : .off, text: change.text,
+                href: change.href, offset: 6)
+            }),
+          Lane(label: "Sources", height: 34, marks: life.messages),
+        ],
       rules: life.moves.map { ($0.at, $0.text) }, owners: life.owners)
   }
 }
@@ -194,7 +200,10 @@ extension TimelineLayout.Mark {
 
 extension TimelineLayout.Span {
   /// A grace period, or a billing retry without access.
-  init(from: Timestamp, until: Timestamp, isGrace: Bool, text: String) {
+  init(from: Timestamp, until: Timestamp, isGrace: Bool) {
+    let text =
+      "\(from.dayName) to \(until.dayName): "
+      + (isGrace ? "grace period" : "billing retry without access")
     self.init(
       from: from, until: until, classNames: "span-lost", pattern: isGrace ? .grace : .retry,
       text: text, inset: isGrace ? 4 : 8)
@@ -203,11 +212,28 @@ extension TimelineLayout.Span {
   /// Nil for a span without billing trouble.
   init?(_ span: SubscriptionTimeline.Span) {
     guard span.isInTrouble, let end = span.end else { return nil }
-    let isGrace = span.state == .inGracePeriod
-    self.init(
-      from: span.start, until: end, isGrace: isGrace,
-      text: "\(span.start.dayName) to \(end.dayName): "
-        + (isGrace ? "grace period" : "billing retry without access"))
+    self.init(from: span.start, until: end, isGrace: span.state == .inGracePeriod)
+  }
+}
+
+extension RecordedOriginalTransaction {
+  /// Grace periods and billing retries, with the charges before them: also those that Apple never
+  /// reported, where it charged a renewal late.
+  func troubles(in catalogue: Catalogue) -> [(charge: Charge.ID, span: TimelineLayout.Span)] {
+    let reported = SubscriptionTimeline(of: line, rule: rule, in: catalogue).spans.compactMap {
+      span in TimelineLayout.Span(span).map { (charge: span.terms.charge, span: $0) }
+    }
+    return reported
+      + rule.charges.compactMap { charge in
+        guard let decision = line.decisions[charge.id]?.decision,
+          decision.isAutomaticRenewal(charge.kind), let previous = decision.renewal.previous,
+          let end = rule.position(of: previous).flatMap({ rule.charges[$0].end })
+        else { return nil }
+        let known = reported.filter { $0.charge == previous }.map(\.span.until).max()
+        let from = max(end, known ?? end)
+        guard from + .gapTolerance < charge.date else { return nil }
+        return (previous, TimelineLayout.Span(from: from, until: charge.date, isGrace: false))
+      }
   }
 }
 
@@ -253,6 +279,9 @@ extension TimelineChart {
   ) {
     let owners = TimelineOwners(of: original.rule)
     let timeline = SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue)
+    let lost = original.line.decisions.compactMap { charge, recorded in
+      recorded.lost.map { (charge: charge, recorded: recorded, lost: $0) }
+    }
     let name = { (account: AccountKey?) in account.map(facts.name) ?? "no account" }
     self.init(
       originalTransactionID: line.originalTransactionID.rawValue, now: now,
@@ -272,7 +301,18 @@ extension TimelineChart {
           "\($0.boundAt.dayName): renewals go to \(name($0.account))"
         )
       },
-      troubles: timeline.spans.compactMap(TimelineLayout.Span.init),
+      // Charges that were lost together are one time.
+      former: Dictionary(grouping: lost) { $0.lost }.map { loss, charges in
+        let from = charges.map(\.recorded.decidedAt).min() ?? loss.at
+        let text =
+          "\(from.dayName) to \(loss.at.dayName): \(name(loss.account)) owned "
+          + Count.text(charges.count, "charge")
+        return TimelineLayout.Span(
+          from: min(from, loss.at), until: loss.at,
+          classNames: "span-bound \(TimelineOwner.ownerClass(owners.number(loss.account)))",
+          label: name(loss.account), text: text)
+      }.sorted { ($0.from, $0.text) < ($1.from, $1.text) },
+      troubles: original.troubles(in: catalogue).map { $0.span },
       switches: timeline.switches.map {
         (
           $0.at, $0.isOn, "\(Moment($0.at).text): auto-renew turned \($0.isOn ? "on" : "off")",

@@ -80,6 +80,8 @@ struct TimelinePicture: Sendable {
   var labelY: Int
   /// `timeline-short`, `timeline-medium` or `timeline-long`: the minimum width.
   var widthClass: String
+  /// The width of the lanes' labels, in pixels.
+  var labelWidth: Int
   var ticks: [ChartTick]
   /// The present, or nil if it is outside the axis.
   var nowX: String?
@@ -154,6 +156,8 @@ extension TimelinePicture {
     self.init(
       layout: sketch, height: top,
       fullHeight: top + Self.axisHeight, labelY: top + 16, widthClass: Self.widthClass(of: sketch),
+      // Some 7 pixels per character.
+      labelWidth: min(max(84, 8 + 7 * (sketch.lanes.map(\.label.count).max() ?? 0)), 160),
       ticks: ChartTick.across(ticks.marks.map { (axis.percent($0.moment) / 100, $0.label) }),
       nowX: axis.contains(sketch.now) ? Coordinate.text(axis.percent(sketch.now)) : nil,
       isNowEarly: axis.percent(sketch.now) < Self.earlyPercent,

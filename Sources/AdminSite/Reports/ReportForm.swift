@@ -17,6 +17,8 @@ struct ReportRequest: Sendable {
   /// The prefix of a drill-down's row values.
   private static let rowPrefix = "row_"
   private static let column = "cell"
+  /// Parameters of the pages alone.
+  private static let ofPages = [column, compare, "format", "offset"]
   /// The names of the row's columns without a value.
   private static let null = "row_null"
 
@@ -41,6 +43,11 @@ struct ReportRequest: Sendable {
       } catch {
         note(error)
       }
+    }
+    let known = ReportParameter.allCases.map(\.rawValue) + Self.ofPages
+    for (name, _) in fields.all(beginningWith: "")
+    where !known.contains(name) && !name.hasPrefix(Self.rowPrefix) {
+      faults[name] = "is not a parameter of this report"
     }
     do {
       try choices.check(for: report)

@@ -27,11 +27,11 @@ struct WhatIfPageController: Controller {
   ) async throws -> Response {
     var (usual, rare) = Self.formFields(fields)
     if let fault {
-      let text = fault.detail(naming: usual + rare).namingPolicies
-      for index in usual.indices where usual[index].name == fault.field {
-        usual[index].fault = text
-      }
-      for index in rare.indices where rare[index].name == fault.field { rare[index].fault = text }
+      let all = usual + rare
+      (usual, rare) = (
+        usual.marked(with: [fault], naming: all), rare.marked(with: [fault], naming: all)
+      )
+      usual[0].fault = usual[0].fault?.namingPolicies
     }
     return PageRenderer.response(
       (

@@ -28,6 +28,8 @@ final class DemoEnvironment {
   private var scenario = ""
   private var phones: [String: DemoPhone] = [:]
   private(set) var cast: Set<AppleID> = []
+  /// The accounts of the app that were used.
+  var accounts: Set<String> = []
   private var nextFault: NotificationFault?
 
   init(
@@ -71,6 +73,7 @@ final class DemoEnvironment {
   func device(_ name: String, appleID: AppleID, account: String) throws -> DemoPhone {
     try simulation.addDevice(DeviceID(name), appleID: appleID, account: AppAccountID(account))
     cast.insert(appleID)
+    accounts.insert(account)
     let phone = DemoPhone(name: name, appleID: appleID, account: account, stage: self)
     phones[name] = phone
     return phone

@@ -26,6 +26,7 @@ final class DemoPhone {
   /// Signs in to another account of the app; the Apple ID stays the same.
   func logIn(_ account: String) throws {
     self.account = account
+    stage.accounts.insert(account)
     try stage.simulation.logIn(AppAccountID(account), on: id)
     stage.narrate("On \(name), still signed in as \(appleID), \(account) logs in to the app.")
   }

@@ -91,6 +91,7 @@ extension Timestamp {
 
 /// Plays every scenario, prints the results, and keeps the program running.
 struct DemoStory: Service {
+  private static let surnames = ["Keller", "Novak", "Brandt", "Olsen", "Rossi", "Martin", "Silva"]
   /// The simulated months before now at which the story begins: long enough for all past scenarios.
   static let monthsBeforeNow = 32
   /// The time before now at which today's scenarios begin.
@@ -164,6 +165,11 @@ struct DemoStory: Service {
     }
     simulation.advance(to: .now - Self.today)
     for scenario in DemoScenario.today { try await play(scenario, on: stage) }
+    for (index, account) in stage.accounts.sorted().enumerated() {
+      let surname = Self.surnames[index % Self.surnames.count]
+      try await tenure.name(
+        account, "\(account.capitalized) \(surname)", "\(account)@example.com")
+    }
     // From here on the simulated clock runs in real time and shows the current time.
     simulation.advance(to: .now)
 

@@ -36,6 +36,12 @@ struct TenureClient: Sendable {
     try await send(.PUT, "/v1/accounts/\(id)")
   }
 
+  /// Gives an account a name and an email address.
+  func name(_ id: String, _ label: String, _ email: String) async throws {
+    let _: Account = try await send(
+      .PUT, "/v1/accounts/\(id)", body: ["label": label, "email": email])
+  }
+
   func openOrder(of account: String, for product: ProductID) async throws -> Order {
     try await send(
       .POST, "/v1/orders",

@@ -191,10 +191,10 @@ extension AccountStore {
       """
       INSERT INTO tenure.holding (account_id, environment, original_transaction_id, transaction_id,
         product_id, linked_to, product_type, period_type, starts_at, ends_at, revoked_at,
-        superseded_at, moved_at, auto_renews, phase, grace_ends_at)
+        superseded_at, moved_at, auto_renews, phase, grace_ends_at, is_sharing_ended)
       SELECT \(pseudonym), environment, original_transaction_id, transaction_id, product_id,
         linked_to, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at,
-        moved_at, auto_renews, phase, grace_ends_at
+        moved_at, auto_renews, phase, grace_ends_at, is_sharing_ended
       FROM tenure.holding WHERE account_id = \(name)
       """,
       "DELETE FROM tenure.holding WHERE account_id = \(name)",

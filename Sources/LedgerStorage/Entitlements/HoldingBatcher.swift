@@ -182,7 +182,8 @@ final class HoldingBatcher: Sendable {
     """
     SELECT account_id, environment, original_transaction_id, transaction_id, product_id, linked_to,
       product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, moved_at,
-      auto_renews, phase, grace_ends_at, NULL::uuid AS grant_id, NULL::text AS entitlement, NULL::text AS source
+      auto_renews, phase, grace_ends_at, is_sharing_ended, NULL::uuid AS grant_id,
+      NULL::text AS entitlement, NULL::text AS source
     FROM tenure.holding WHERE account_id \(anyOf: accountIDs)
     """
   }
@@ -199,7 +200,8 @@ final class HoldingBatcher: Sendable {
     """
     SELECT account_id, environment, original_transaction_id, NULL::text, NULL::text, NULL::text,
       NULL::text, NULL::text, starts_at, ends_at, \(revokedAt), NULL::timestamptz,
-      NULL::timestamptz, NULL::boolean, NULL::text, NULL::timestamptz, grant_id, entitlement, source
+      NULL::timestamptz, NULL::boolean, NULL::text, NULL::timestamptz, NULL::boolean, grant_id,
+      entitlement, source
     FROM tenure.account_grant WHERE \(condition)
     """
   }
@@ -268,6 +270,7 @@ extension Rows {
     let autoRenews = try cursor.next(Bool?.self)
     let phase = try cursor.next(String?.self)
     let graceEndsAt = try cursor.next(Timestamp?.self)
+    let isSharingEnded = try cursor.next(Bool.self)
     var renewal: Holding.Renewal?
     if let autoRenews, let phase {
       renewal = Holding.Renewal(
@@ -281,7 +284,8 @@ extension Rows {
         charge: TransactionKey(line: line, transactionID: transactionID, productID: productID),
         linkedTo: linkedTo, productID: productID, productType: productType,
         periodType: periodType, startsAt: startsAt, endsAt: endsAt, graceEndsAt: graceEndsAt,
-        revokedAt: revokedAt, supersededAt: supersededAt, movedAt: movedAt, renewal: renewal)
+        revokedAt: revokedAt, isSharingEnded: isSharingEnded, supersededAt: supersededAt,
+        movedAt: movedAt, renewal: renewal)
     )
   }
 
@@ -291,7 +295,7 @@ extension Rows {
 
   /// Decodes a row of `account_grant`; nil for a row of `holding`.
   func decodeGrant(_ row: Int) throws -> Grant? {
-    var own = RowCursor(rows: self, row: row, column: 16)
+    var own = RowCursor(rows: self, row: row, column: 17)
     guard let id = try own.next(UUID?.self) else { return nil }
     let entitlement = try own.next(String.self)
     let source = try own.next(Entitlement.Source.self)

@@ -85,6 +85,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
       Column("auto_renews", \.row.holding.renewal?.autoRenews),
       Column("phase", \.row.holding.renewal?.phase.name),
       Column("grace_ends_at", \.row.holding.graceEndsAt),
+      Column("is_sharing_ended", \.row.holding.isSharingEnded),
     ])
 
   static func deleteAll(name: String, line: OriginalTransactionKey) -> SQL {

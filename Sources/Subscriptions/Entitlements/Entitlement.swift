@@ -14,8 +14,9 @@ package struct Entitlement: Hashable, Sendable {
   package enum EndReason: String, Codable, CaseIterable, Sendable {
     /// The paid period ended.
     case expired
-    /// Apple refunded the charge, or ended its Family Sharing.
     case refunded
+    /// Apple ended the Family Sharing of the charge, which refunds nothing.
+    case familySharingEnded = "family_sharing_ended"
     /// Another plan of the same subscription replaced the charge.
     case replaced
     /// The charge belongs to another account by now, or to none.

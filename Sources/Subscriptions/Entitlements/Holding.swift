@@ -13,8 +13,10 @@ package struct Holding: Hashable, Sendable {
   package var endsAt: Timestamp?
   /// The end of grace, or of the paid period without one; nil unless the renewal's charge failed.
   package var graceEndsAt: Timestamp?
-  /// The date of a refund, or of the withdrawal from a family.
+  /// The date of a refund, or of the end of Family Sharing.
   package var revokedAt: Timestamp?
+  /// Whether Family Sharing ended at `revokedAt`.
+  package var isSharingEnded: Bool
   package var supersededAt: Timestamp?
   /// The moment at which the charge was given to another account or released: access was lost.
   package var movedAt: Timestamp?
@@ -35,7 +37,8 @@ package struct Holding: Hashable, Sendable {
     charge: Charge.ID, linkedTo: OriginalTransactionID? = nil, productID: ProductID,
     productType: ProductType? = nil, periodType: PeriodType = .normal, startsAt: Timestamp,
     endsAt: Timestamp?, graceEndsAt: Timestamp? = nil, revokedAt: Timestamp? = nil,
-    supersededAt: Timestamp? = nil, movedAt: Timestamp? = nil, renewal: Renewal? = nil
+    isSharingEnded: Bool = false, supersededAt: Timestamp? = nil, movedAt: Timestamp? = nil,
+    renewal: Renewal? = nil
   ) {
     self.charge = charge
     self.linkedTo = linkedTo
@@ -46,6 +49,7 @@ package struct Holding: Hashable, Sendable {
     self.endsAt = endsAt
     self.graceEndsAt = renewal?.phase.graceEnd ?? graceEndsAt
     self.revokedAt = revokedAt
+    self.isSharingEnded = isSharingEnded
     self.supersededAt = supersededAt
     self.movedAt = movedAt
     self.renewal = renewal
@@ -91,7 +95,8 @@ extension OriginalTransaction {
       charge: charge.id, linkedTo: linkedTo(of: charge.id.line), productID: charge.productID,
       productType: charge.productType, periodType: periodType ?? .normal, startsAt: charge.date,
       endsAt: charge.end, graceEndsAt: rule.graceEnd(ofChargeAt: position),
-      revokedAt: charge.revocation?.at, supersededAt: charge.supersededAt,
+      revokedAt: charge.revocation?.at, isSharingEnded: charge.revocation?.isRefund == false,
+      supersededAt: charge.supersededAt,
       renewal: isLatest && charge.isSubscription && charge.supersededAt == nil
         ? rule.renewal(ofChargeAt: position) : nil)
   }
@@ -327,9 +332,12 @@ struct OriginalTransactionEntitlements {
     switch state {
     case .active, .inGracePeriod: return nil
     case .inBillingRetry: return .billing
-    case .revoked: return accessEnd(of: part) == holding.revokedAt ? .refunded : .moved
+    case .revoked where accessEnd(of: part) == holding.revokedAt:
+      return holding.isSharingEnded ? .familySharingEnded : .refunded
+    case .revoked: return .moved
     case .expired:
       if let supersededAt = holding.supersededAt, supersededAt == part.end { return .replaced }
+      guard holding.movedAt == nil else { return .moved }
       return holding.graceEndsAt == nil ? .expired : .billing
     }
   }

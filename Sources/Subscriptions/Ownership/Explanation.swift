@@ -47,10 +47,10 @@ package struct Explanation {
   package var clause: String? {
     switch decision.rule {
     case .administrator: "to whom an administrator assigned it"
-    case .activelyAutoRenewing: "whose auto-renew was on"
+    case .activelyAutoRenewing: "whose auto-renew was on when Apple charged"
     case .submitter where decision.renewal.reason == .released:
       "who submitted it after an administrator had released it"
-    case .submitter: "who submitted it"
+    case .submitter: "who submitted it first"
     case .appAccountToken where decision.isProvisional: "whose token it carries"
     case .appAccountToken: "with whose token it was bought"
     case .unclaimed: nil

@@ -47,9 +47,9 @@ struct AccessCauseTests {
         on: 150)
     },
     verdict:
-      "2 charges moved to klara on 31 May 2026 when Apple's late renewal notice arrived. monthly "
-      + "expired on 21 Apr 2026.",
-    state: "expired", because: .expired, ended: 110)
+      "monthly expired on 21 Apr 2026. 2 charges moved to klara on 31 May 2026 when Apple's late "
+      + "renewal notice arrived.",
+    state: "expired", because: .moved, ended: 110)
 
   private static let stories: [Story] = [
     movedLate,
@@ -62,7 +62,7 @@ struct AccessCauseTests {
         api.live(until: 60)
       },
       verdict: "Lost access on 13 Jan 2026: upgraded to premium; the upgrade belongs to felix, who "
-        + "submitted it (edith's auto-renew was off).",
+        + "submitted it first (edith's auto-renew was off).",
       state: "expired", because: .replaced, ended: 12),
     Story(
       name: "renewed after a lapse by another account", account: "mona",
@@ -71,7 +71,7 @@ struct AccessCauseTests {
         try await api.claim(Payment(id: "2", from: 50, to: 80, reason: nil), by: "nils", on: 50.1)
       },
       verdict: "monthly expired on 31 Jan 2026. The purchase of 20 Feb 2026 belongs to nils, who "
-        + "submitted it: auto-renew had lapsed and Apple had not reported a billing retry.",
+        + "submitted it first: auto-renew had lapsed and Apple had not reported a billing retry.",
       state: "expired", because: .expired, ended: 30),
     Story(
       name: "refunded, and the period is over", account: "rita",
@@ -292,7 +292,8 @@ struct AccessCauseTests {
       }
       let story = try await verdict(of: "leo", api)
       #expect(
-        story.hasPrefix("1 charge moved to klara on 2 Mar 2026 by an administrator."), "\(story)")
+        story == "monthly expired on 31 Jan 2026. 1 charge moved to klara on 2 Mar 2026 by an "
+          + "administrator.", "\(story)")
       try await api.claim(Payment(id: "9", line: "4000", from: 70, to: 100), by: "leo", on: 70.1)
       api.live(until: 110)
       let later = try await verdict(of: "leo", api)
@@ -374,7 +375,7 @@ struct AccessCauseTests {
     }
   }
 
-  @Test(arguments: [("edith", "Upgraded"), ("gerd", "Payment failed")])
+  @Test(arguments: [("edith", "Upgraded"), ("gerd", "Payment failed"), ("leo", "Moved")])
   func `a badge tells why access ended`(account: String, badge: String) async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
@@ -406,6 +407,9 @@ struct AccessCauseTests {
         #expect(try await browser.get(path).contains(badge), "\(path)")
       }
       #expect(try await badgesAndHistory("yusuf", &browser).badges == ["No longer shared"])
+      let held = try await api.get("/v1/accounts/yusuf/entitlements")["entitlements"]?[0]
+      #expect(held?["ended_because"] == "family_sharing_ended")
+      #expect(try await verdict(of: "yusuf", api) == "Family Sharing ended on 6 Jan 2026.")
       let page = try await browser.get("/admin/accounts/yusuf")
       #expect(page.contains("no price (shared)") && !page.contains("(catalogue)"))
       #expect(page.contains(", no longer shared") && !page.contains("mark-refund\"><title>"))

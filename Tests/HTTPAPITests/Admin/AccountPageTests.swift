@@ -70,7 +70,9 @@ struct AccountPageTests {
         try await browser.get(line).text.replacing(/<[^>]*>/, with: "")
           .contains(String(because).trimmingCharacters(in: .whitespaces)))
       #expect(page.contains("No purchases."))
-      #expect(page.contains("1 submitted charge is owned by “"))
+      #expect(page.contains("No active entitlements: monthly of "))
+      #expect(page.contains(" was submitted here, but belongs to &lt;b&gt;anna"))
+      #expect(page.contains(", who submitted it first."))
       #expect(!page.contains("<b>anna"))
       #expect(
         section(Self.claimed, of: try await browser.get(AdminURL.account(names.0))).isEmpty)

@@ -440,7 +440,8 @@ struct AdminActionTests {
       let path = "/admin/accounts/anna/erase"
       // What it does is said before anything is typed.
       #expect(
-        try await browser.get(path).contains("A pseudonym replaces “anna” everywhere."))
+        try await browser.get(path).contains(
+          "1 charge, 0 orders, 0 grants and the app account token"))
       let wrong = try await browser.post(
         path, [("typed_account_id", "Anna"), ("reason", "Asked."), ("confirmed", "yes")])
       #expect(wrong.status == 400 && wrong.contains(">This is not the account ID.<"))
@@ -481,7 +482,9 @@ struct AdminActionTests {
       let file = try await browser.post(path, [("reason", "anna asked.")])
       #expect(file.status == 200)
       #expect(file.headers[.contentType] == "application/json")
-      #expect(file.headers[.contentDisposition] == #"attachment; filename="account.json""#)
+      #expect(
+        file.headers[.contentDisposition] == #"attachment; filename="account-anna-2026-01-01.json""#
+      )
       #expect(file.headers[.cacheControl] == "no-store")
       let json = try JSONValue(parsing: Array(file.text.utf8))
       #expect(json["account"]?["account_id"] == "anna")
@@ -507,7 +510,9 @@ struct AdminActionTests {
       #expect(try await browser.get(path).contains(#"action="\#(path)""#))
       let file = try await browser.post(path, [("reason", "asked")])
       #expect(file.status == 200)
-      #expect(file.headers[.contentDisposition] == #"attachment; filename="account.json""#)
+      let safe = String(repeating: "-", count: name.count)
+      #expect(
+        file.headers[.contentDisposition]?.contains(#"filename="account-\#(safe)-20"#) ?? false)
       let json = try JSONValue(parsing: Array(file.text.utf8))
       #expect(json["account"]?["account_id"]?.string == name)
       #expect(try await browser.get("/admin/account-forms/export?id=unknown").status == 404)

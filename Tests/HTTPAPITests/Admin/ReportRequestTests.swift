@@ -56,6 +56,14 @@ struct ReportRequestTests {
     #expect(items([("month", "USA"), ("year", "USA")], isCutShort: true).commonColumns.isEmpty)
   }
 
+  @Test func `an unknown parameter is a fault, and those of the pages are known`() {
+    let known = "from=2026-01-01&to=2026-02-01&compare=true&format=csv&offset=0&row_null=a&cell=net"
+    #expect(ReportRequest(.revenue, query: known, at: Self.now).faults.isEmpty)
+    #expect(
+      ReportRequest(.revenue, query: "form=2026", at: Self.now).faults
+        == ["form": "is not a parameter of this report"])
+  }
+
   @Test func `an item's part of the MRR is an amount`() {
     let table = DataTable(
       ReportTable(

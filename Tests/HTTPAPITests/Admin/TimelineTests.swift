@@ -33,7 +33,7 @@ struct TimelineTests {
         (at: day(2, 10), owner: 2, text: "to B"),
       ],
       troubles: [
-        TimelineLayout.Span(from: day(5, 10), until: day(5, 16), isGrace: true, text: "grace")
+        TimelineLayout.Span(from: day(5, 10), until: day(5, 16), isGrace: true)
       ],
       switches: [
         (at: day(1, 10), isOn: false, text: "off", href: nil),
@@ -69,9 +69,22 @@ struct TimelineTests {
     #expect(TimelineLayout(life()).rules.map { $0.at } == [day(2, 10)])
   }
 
+  @Test func `a former owner has a lane, which only then is there`() throws {
+    var life = life()
+    #expect(!TimelineLayout(life).lanes.contains { $0.label == "Former owner" })
+    life.former = [
+      TimelineLayout.Span(from: day(2, 10), until: day(3, 1), classNames: "", text: "c")
+    ]
+    #expect(TimelineLayout(life).lanes.map(\.label)[2] == "Former owner")
+    #expect(TimelinePicture(TimelineLayout(life)).labelWidth == 92)
+  }
+
   @Test func `a refund ends its period, and the rest is outlined`() throws {
     let lane = try lane("Periods")
-    #expect(lane.spans.map(\.text) == ["1: refunded", "1: refunded", "2", "3", "grace"])
+    #expect(
+      lane.spans.map(\.text) == [
+        "1: refunded", "1: refunded", "2", "3", "10 May 2026 to 16 May 2026: grace period",
+      ])
     #expect(lane.spans.map(\.from) == [day(1, 10), day(1, 1), day(2, 10), day(5, 10), day(5, 10)])
     #expect(lane.spans.map(\.until) == [day(2, 1), day(1, 10), day(5, 10), day(8, 10), day(5, 16)])
     #expect(lane.spans.map(\.pattern) == [nil, .refunded, nil, nil, .grace])

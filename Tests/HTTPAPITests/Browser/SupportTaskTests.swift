@@ -65,7 +65,9 @@ extension AdminInBrowserTests {
             return found !== null && found.textContent.trim().startsWith(arguments[1]);
             """, [.string(task.place), .string(task.text)])
       }
-      #expect(browser.driver.download("account.json")?.isEmpty == false)
+      #expect(
+        browser.driver.download(
+          "account-ben-\(story.api.api.now().description.prefix(10)).json")?.isEmpty == false)
     }
   }
 

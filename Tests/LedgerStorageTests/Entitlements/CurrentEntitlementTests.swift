@@ -128,7 +128,7 @@ struct CurrentEntitlementTests {
 
     INSERT INTO tenure.holding (account_id, environment, original_transaction_id, transaction_id,
       product_id, linked_to, product_type, period_type, starts_at, ends_at, revoked_at,
-      superseded_at, moved_at, auto_renews, phase, grace_ends_at)
+      is_sharing_ended, superseded_at, moved_at, auto_renews, phase, grace_ends_at)
     SELECT account_id, environment, line, transaction, product,
       CASE WHEN line <> '9' AND linked < 0.3 THEN '9' END,
       product_type, period_type,
@@ -136,7 +136,7 @@ struct CurrentEntitlementTests {
         ELSE pg_temp.hour(starts) + late::interval
       END,
       CASE WHEN ends < 12 THEN pg_temp.hour(starts + ends) END,
-      CASE WHEN revoked < 6 THEN pg_temp.hour(starts + revoked) END,
+      CASE WHEN revoked < 6 THEN pg_temp.hour(starts + revoked) END, failed < 0.3,
       CASE WHEN superseded < 6 THEN pg_temp.hour(starts + superseded) END,
       CASE WHEN phase IS NULL AND moved < 6 THEN pg_temp.hour(starts + moved) END,
       CASE WHEN phase IS NOT NULL THEN renews < 0.7 END, phase,

@@ -67,6 +67,13 @@ struct EntitlementTests {
     return holding
   }
 
+  /// A month whose Family Sharing ends.
+  static func unshared(_ day: Double) -> Holding {
+    var holding = month(revoked: day)
+    holding.isSharingEnded = true
+    return holding
+  }
+
   /// A month that begins a minute and `more` after day 30.
   static func minuteLater(_ more: Duration) -> Holding {
     var month = month("2", 30, 60, then: on)
@@ -127,7 +134,10 @@ struct EntitlementTests {
     Case("lost",                             [month(moved: 10)], at: day(10),                           .revoked, expires: day(30), accessEnds: day(10), because: .moved),
     Case("lost, would be over anyway",       [month(moved: 10)], at: day(99),                           .revoked, expires: day(30), accessEnds: day(10), because: .moved),
     Case("not lost yet, as known now",       [month(moved: 10)], at: day(10, minus(ms)),                nil),
-    Case("lost after its end",               [month(moved: 40)], at: day(41),                           .expired, expires: day(30)),
+    Case("lost after its end",               [month(moved: 40)], at: day(41),                           .expired, expires: day(30), because: .moved),
+    Case("replaced, and lost later",         [month(superseded: 10, moved: 40)], at: day(41),           .expired, expires: day(10), because: .replaced),
+    Case("no longer shared",                 [unshared(10)], at: day(41),                               .revoked, expires: day(30), accessEnds: day(10), because: .familySharingEnded),
+    Case("no longer shared after its end",   [unshared(40)], at: day(41),                               .expired, expires: day(30)),
     Case("lost after a refund",              [month(revoked: 10, moved: 20)], at: day(21),              .revoked, expires: day(30), accessEnds: day(10)),
     Case("one of two is lost",               [month("1", moved: 10), month("2", 5, 35)], at: day(12),   .active,  expires: day(35)),
     Case("a lost one prolongs nothing",      [month("1"), month("2", 30, 60, moved: 20)], at: day(29),  .active,  expires: day(30)),
