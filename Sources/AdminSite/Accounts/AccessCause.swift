@@ -64,7 +64,7 @@ struct AccessCauses: Sendable {
     case .replaced: return replacement(of: charge, in: original, ending: entitlement)
     case .moved where entitlement.state == .revoked:
       return move(of: charge, to: recorded.decision, in: original, ending: entitlement)
-    // After its end, a move is told as the latest of the account.
+    // A move after the end has a sentence of its own: see `move(since:)`.
     case .billing where entitlement.state == .expired, .expired, .moved:
       return expiry(of: charge, in: original, ending: entitlement)
     case .billing, .familySharingEnded, .grantEnded, .grantRevoked, nil:

@@ -102,8 +102,8 @@ struct AccountPageController: Controller {
     let active = entitlements.filter(\.isActive)
     let ended = entitlements.filter { !$0.isActive }
       .latestFirst { $0.endedAt ?? Timestamp(milliseconds: .max) }
-    let last = ended.first
-    let loss = last.map(causes.cause)
+    let losses = ended.map(causes.cause)
+    let (last, loss) = (ended.first, losses.first)
     // Unless it is the loss itself, or older.
     let isMoved = last?.state == .revoked && last?.endedBecause == .moved
     let move = isMoved ? nil : causes.move(since: last?.endedAt)
@@ -135,7 +135,6 @@ struct AccountPageController: Controller {
     // What moved was submitted here, too.
     let claim = move == nil && !isMoved ? charges.claimInWords : nil
     if let last {
-      let losses = ended.map(causes.cause)
       let counterpart =
         move?.counterpart ?? losses.lazy.compactMap(\.counterpart).first ?? claim?.owner
       let isQuiet = last.state == .expired && open.isEmpty && counterpart == nil

@@ -72,22 +72,14 @@ struct MergeController: ActionController {
 struct ErasureController: ActionController {
   let api: API
 
-  typealias Subject = (account: Account, consequences: [String])
-
-  func subject(of request: Request, _ context: APIContext) async throws -> Subject {
-    let account = try await account(of: request, context)
-    return (account, try await consequences(for: account))
-  }
-
-  func perform(_ sent: SentForm, on subject: Subject) async throws -> Response {
-    let account = subject.account
+  func perform(_ sent: SentForm, on account: Account) async throws -> Response {
     guard sent.fields["typed_account_id"] == ExactText(account.id) else {
       throw Problem(.invalidRequest, "This is not the account ID.", field: "typed_account_id")
     }
     let administrator = try sent.context.actingAdministrator()
     guard sent.isConfirmed else {
       return try await sent.confirm(
-        consequences: subject.consequences,
+        consequences: sent.form.consequences,
         warnings: try await entitlements.entitlements(of: account.id, now: now())
           .filter(\.isActive).map { entitlement in
             "“\(account.id)” loses “\(entitlement.name)”\(entitlement.until)"
@@ -120,6 +112,9 @@ struct ErasureController: ActionController {
   private static let mostCounted = 1000
 
   private func consequences(for account: Account) async throws -> [String] {
+    func counted(_ number: Int, _ name: String) -> String {
+      Count.text(number, name) + (number == Self.mostCounted ? " or more" : "")
+    }
     let (key, most) = (account.key, Self.mostCounted)
     let charges = try await ledger.accounts.ties(of: key).charges.count { $0.owner == key }
     let orders = try await ledger.accounts.latestOrders(of: account, limit: most).count
@@ -131,11 +126,10 @@ struct ErasureController: ActionController {
     return [
       "Deleted: the ID, label and email\(names), and the reasons of grants. A pseudonym replaces "
         + "“\(account.id)” everywhere.",
-      "Deleted: the data of \(Count.text(submissions, "submission"))"
-        + (submissions == most ? " or more" : "") + ", and Apple's responses to it.",
+      "Deleted: the data of \(counted(submissions, "submission")), and Apple's responses.",
       "Kept under the pseudonym, with dates and money: "
         + "\(Count.text(charges, "charge"))\(spent.isEmpty ? "" : " (\(spent))"), "
-        + "\(Count.text(orders, "order")), \(Count.text(grants, "grant")) and the app account token, "
+        + "\(counted(orders, "order")), \(Count.text(grants, "grant")) and the app account token, "
         + "which Apple's transactions carry.",
       "Later renewals are unclaimed until an app submits them.",
       "Your app server will receive one last event, without the ID.",
@@ -143,9 +137,8 @@ struct ErasureController: ActionController {
     ]
   }
 
-  func form(for subject: Subject) -> ActionForm {
-    let account = subject.account
-    return ActionForm(
+  func form(for account: Account) async throws -> ActionForm {
+    ActionForm(
       title: "Erase customer data", action: AdminURL.account(account.id, form: "erase"),
       lead: "Deletes personal data; keeps financial records under a pseudonym.",
       properties: [
@@ -158,7 +151,7 @@ struct ErasureController: ActionController {
           isRequired: true)
       ],
       buttonLabel: "Erase", isDanger: true, subject: .account(account.id),
-      consequences: subject.consequences)
+      consequences: try await consequences(for: account))
   }
 }
 

@@ -11,7 +11,7 @@ protocol ActionController: Controller {
   /// Finds the account, charge or grant that the path names.
   func subject(of request: Request, _ context: APIContext) async throws -> Subject
 
-  func form(for subject: Subject) -> ActionForm
+  func form(for subject: Subject) async throws -> ActionForm
 
   /// Performs the action or asks for confirmation; the form shows the client's error that is thrown.
   func perform(_ sent: SentForm, on subject: Subject) async throws -> Response
@@ -35,7 +35,7 @@ extension ActionController {
   @Sendable
   private func send(_ request: Request, context: APIContext) async throws -> Response {
     let subject = try await subject(of: request, context)
-    let form = form(for: subject)
+    let form = try await form(for: subject)
     do {
       return try await perform(
         SentForm(form: form, pages: pages, request: request, context: context), on: subject)

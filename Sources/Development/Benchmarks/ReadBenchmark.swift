@@ -88,7 +88,8 @@ struct ReadBenchmark: Sendable {
       \\set account random(\(accounts.numbers.lowerBound), \(accounts.numbers.upperBound))
       SELECT account_id, environment, original_transaction_id, transaction_id, product_id, \
       linked_to, product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, \
-      moved_at, auto_renews, phase, grace_ends_at, is_sharing_ended FROM tenure.holding WHERE account_id = :account;
+      moved_at, auto_renews, phase, grace_ends_at, is_sharing_ended FROM tenure.holding \
+      WHERE account_id = :account;
       """, clients: Self.clients, times: times)
   }
 }

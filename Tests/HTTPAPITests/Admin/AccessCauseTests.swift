@@ -317,6 +317,44 @@ struct AccessCauseTests {
         try await verdict(of: "xenia", api)
           == "premium was granted by an administrator; revoked on 8 Jan 2026. monthly, charged 1 "
           + "Jan 2026, was refunded on 6 Jan 2026.")
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/accounts/xenia")
+      #expect(page.contains(">Grants</text>") && page.contains(##"href="#grant-\##(id)""##))
+    }
+  }
+
+  @Test func `all refunds are told, the latest first, and counted`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      for (id, from) in [("1", 0.0), ("2", 30), ("3", 60), ("4", 90)] {
+        var month = Payment(id: id, from: from, to: from + 30)
+        try await api.claim(month, by: "chloe", on: from + 0.1)
+        month.revokedOn = from + 5
+        try await api.deliver(Notice("REFUND", nil, month, on: from + 5.1))
+      }
+      #expect(
+        try await verdict(of: "chloe", api).hasSuffix(
+          " 4 charges were refunded: monthly of 1 Apr 2026 on 6 Apr 2026; monthly of 2 Mar 2026 on "
+            + "7 Mar 2026; monthly of 31 Jan 2026 on 5 Feb 2026; 1 earlier."))
+      var browser = try await AdminBrowser.loggedIn(api)
+      #expect(try await badgesAndHistory("chloe", &browser).badges == ["Refunded", "4 refunds"])
+    }
+  }
+
+  @Test func `a timeline shows the retry that only a late renewal tells, and the former owner`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await Self.movedLate.tell(api)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let retry = "31 Jan 2026 to 20 Feb 2026: billing retry without access"
+      for path in ["/admin/accounts/klara", "/admin/original-transactions/1000"] {
+        #expect(try await browser.get(path).contains(retry), "\(path)")
+      }
+      let page = try await browser.get("/admin/original-transactions/1000")
+      #expect(page.contains(">Former owner</text>"))
+      #expect(page.contains(" to 31 May 2026: leo owned 2 charges"))
     }
   }
 
