@@ -150,11 +150,11 @@ package struct Assembly: Sendable {
 
   /// Takes over changed keys of `TENURE_API_KEYS_FILE` within seconds, without a restart.
   package func keyReload(of keys: APIKeys) -> UntilShutdown {
-    UntilShutdown("KeyReload") { [settings, logger] in
+    UntilShutdown("KeyReload") { [settings, logger, clock] in
       var lastFault = ""
       while (try? await Task.sleep(for: .seconds(2))) != nil {
         do {
-          if keys.replace(by: try settings.apiKeys()) {
+          if keys.replace(by: try settings.apiKeys(), at: clock.now()) {
             logger.notice("The API keys were reloaded")
           }
           lastFault = ""

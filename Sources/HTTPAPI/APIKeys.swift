@@ -2,7 +2,7 @@ package import Crypto
 import Foundation
 import Hummingbird
 package import Secrets
-import Subscriptions
+package import Subscriptions
 import Synchronization
 
 /// The API keys of app servers, support and administrators, which can be replaced while serving.
@@ -38,6 +38,9 @@ package final class APIKeys: Sendable {
   }
 
   private let keys: Mutex<[Key]>
+  private let reload = Mutex<Timestamp?>(nil)
+  /// When others were last taken over; nil: not since the start.
+  package var reloadedAt: Timestamp? { reload.withLock(\.self) }
 
   /// Parses comma-separated keys `name:role:secret`; an ``APIKeyError`` contains no secret.
   package init(parsing text: Secret<String>) throws {
@@ -61,12 +64,14 @@ package final class APIKeys: Sendable {
   /// Takes over other keys, for the next request on; the sessions of removed ones end.
   ///
   /// - Returns: Whether they differ.
-  package func replace(by other: APIKeys) -> Bool {
+  package func replace(by other: APIKeys, at now: Timestamp) -> Bool {
     let new = other.keys.withLock(\.self)
-    return keys.withLock { keys in
+    let isOther = keys.withLock { keys in
       defer { keys = new }
       return !keys.elementsEqual(new) { $0.caller == $1.caller && $0.digest == $1.digest }
     }
+    if isOther { reload.withLock { $0 = now } }
+    return isOther
   }
 
   package var callers: [Caller] { keys.withLock { $0.map(\.caller) } }

@@ -168,6 +168,8 @@ package struct ReportCellItems: Hashable, Sendable {
   package let count: Int64
   /// Equals the report's number.
   package let sum: ReportValue
+  /// The sums of the items' amounts, one for each currency; empty for items without amounts.
+  package let amounts: [ReportValue]
 }
 
 extension ReportReader {
@@ -181,13 +183,19 @@ extension ReportReader {
     let items = try ReportTable(
       of: cell.report, asOf: choices.asOf ?? now, columns,
       await rows(cell.items(source, rows: limit + 1, from: offset)), limit: limit)
-    let (count, sum) = try await self.sum(of: cell, source)
-    return ReportCellItems(cell: cell, items: items, count: count, sum: sum)
+    return try await sums(of: cell, items, source)
   }
 
-  private func sum(of cell: ReportCell, _ source: SQL) async throws -> (Int64, ReportValue) {
+  private func sums(of cell: ReportCell, _ items: ReportTable, _ source: SQL) async throws
+    -> ReportCellItems
+  {
     let rule = cell.rule
     let isRate = rule.summed == "mrr_twelfths"
+    let hasAmounts = ["currency", "amount_milliunits"].allSatisfy { name in
+      items.columns.contains { $0.name == name }
+    }
+    let (currency, money): (SQL, SQL) =
+      hasAmounts ? ("r.currency", "sum(r.amount_milliunits)") : ("NULL::text", "NULL")
     let amount: SQL =
       rule.takenOff.isEmpty
       ? "r.\(unescaped: rule.summed)"
@@ -197,20 +205,27 @@ extension ReportReader {
       """
     let found = try await rows(
       """
-      SELECT count(*) AS items, coalesce(sum(\(amount)), 0)::bigint AS total,
-        round(coalesce(sum(\(amount)), 0) / 12.0)::bigint AS rounded \(source)
-      """)
-    guard let row = found.first else { return (0, .none) }
-    let total = try row.decode(Int64.self, column: "total")
-    let rounded = try row.decode(Int64.self, column: "rounded")
-    let count = try row.decode(Int64.self, column: "items")
-    switch cell.report.columns.first(where: { $0.name == cell.column })?.kind {
-    case .money:
-      let currency = cell.row["currency"] ?? nil
-      return (count, .money(milliunits: isRate ? rounded : total, currency: currency))
-    case .fraction: return (count, .fraction("\(total)"))
-    default: return (count, .number(total))
-    }
+      SELECT \(currency) AS currency, count(*), coalesce(sum(\(amount)), 0)::bigint,
+        round(coalesce(sum(\(amount)), 0) / 12.0)::bigint, (\(money))::bigint
+      \(source) GROUP BY 1 ORDER BY 1
+      """
+    ).decode(String?.self, Int64.self, Int64.self, Int64.self, Int64?.self)
+    let total = found.reduce(0) { $0 + $1.2 }
+    let sum: ReportValue =
+      switch cell.report.columns.first(where: { $0.name == cell.column })?.kind {
+      case .money:
+        .money(
+          // A number in money is in one currency.
+          milliunits: isRate ? found.reduce(0) { $0 + $1.3 } : total,
+          currency: cell.row["currency"] ?? nil)
+      case .fraction: .fraction("\(total)")
+      default: .number(total)
+      }
+    return ReportCellItems(
+      cell: cell, items: items, count: found.reduce(0) { $0 + $1.1 }, sum: sum,
+      amounts: found.compactMap { currency, _, _, _, money in
+        currency.flatMap { currency in money.map { .money(milliunits: $0, currency: currency) } }
+      })
   }
 }
 

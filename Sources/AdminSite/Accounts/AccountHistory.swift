@@ -277,7 +277,7 @@ extension Submission {
     case .pending:
       return "pending. \(problem?.detail ?? "Apple has not been asked yet.") "
         + Count.text(attempts, "attempt")
-        + (retryAt.map { "; next attempt \(Moment($0).text)." } ?? "; retries exhausted.")
+        + (retryAt.map { "; next attempt \(Moment($0).text)." } ?? "; not retried automatically.")
     }
   }
 }

@@ -48,8 +48,14 @@ struct CustomerListController: Controller {
   }
 
   private struct Filter: Sendable {
-    private static let none = "none"
-    static let states = Entitlement.State.allCases.map(\.rawValue) + [none]
+    private static let none = "No entitlement"
+    /// The badges, but those that only a look at the charge tells apart.
+    static let states = [
+      "Active", "Grace period", "Billing retry", "Payment failed", "Expired", "Upgraded",
+      "Refunded",
+      "Moved", "Revoked", none,
+    ]
+    static let labels = ["Refunded": "Refunded or no longer shared", "Moved": "Moved or released"]
 
     var state: String?
     var product: ProductID?
@@ -64,7 +70,7 @@ struct CustomerListController: Controller {
       }
       state = value("state")
       guard state.map(Self.states.contains) ?? true else {
-        throw Problem.invalid("state", "must be one of \(Self.states.joined(separator: ", "))")
+        throw Problem.invalid("state", "must be one of: \(Self.states.joined(separator: ", "))")
       }
       product = value("product_id").map { ProductID($0) }
       since = try value("since").map { day in
@@ -92,7 +98,7 @@ struct CustomerListController: Controller {
       return switch state {
       case nil: product == nil || !held.isEmpty
       case Self.none: held.isEmpty
-      case let state: held.contains { $0.state.rawValue == state }
+      case let state: held.contains { Badge($0).text == state }
       }
     }
   }
@@ -205,14 +211,7 @@ struct CustomerListController: Controller {
     return [
       FormField(
         id: "state", name: "state", label: "State", isSelect: true,
-        options: options(Filter.states, filter.state) { state in
-          let words = state.replacing("_", with: " ")
-          return state == "none"
-            ? "No entitlement"
-            // The entitlements have more exact badges.
-            : state == Entitlement.State.revoked.rawValue
-              ? "Refunded, moved or revoked" : words.prefix(1).uppercased() + words.dropFirst()
-        }),
+        options: options(Filter.states, filter.state) { Filter.labels[$0] ?? $0 }),
       FormField(
         id: "product", name: "product_id", label: "Product with entitlement", isSelect: true,
         options: options(
@@ -229,7 +228,7 @@ struct CustomerListController: Controller {
 
   private func table(
     _ customers: [Customer], _ ended: EntitlementCharges,
-    spent: [AccountKey: [(currency: String, milliunits: Int64)]], emptyText: String
+    spent: [AccountKey: [AccountStore.SpentSum]], emptyText: String
   ) -> DataTable {
     DataTable(
       caption: "Customers",
@@ -251,17 +250,17 @@ struct CustomerListController: Controller {
         ])
       },
       emptyText: emptyText,
-      note: "Spent: what was charged less what was refunded, in production.")
+      note: "Spent: what was charged less what was refunded, in production. ≈: partly at the "
+        + "catalogue's prices, because Apple gave none.")
   }
 
   // MARK: CSV
 
   private static let columns = [
-    "account_id", "label", "email", "created_at", "entitlement", "state", "product_id",
-    "access_ends_at", "ended_because",
+    "account_id", "label", "email", "entitlements", "access_until", "spent", "products",
+    "first_seen_at",
   ]
 
-  /// One row for each entitlement, and one for an account without any.
   private func csv(_ filter: Filter) -> Response {
     Response(
       status: .ok,
@@ -281,7 +280,11 @@ struct CustomerListController: Controller {
     var cursor: TimedCursor<String>?
     while true {
       let batch = try await customers(filter, after: cursor, limit: Self.batch)
-      try await writer.write(Self.lines(batch.filter(filter.matches).flatMap(\.rows)))
+      let found = batch.filter(filter.matches)
+      let ended = try await ledger.entitlementCharges(of: found)
+      let spent = try await ledger.accounts.spent(by: found.map(\.account), at: now())
+      try await writer.write(
+        Self.lines(found.map { $0.row(ended, spent: spent[$0.account.key] ?? []) }))
       guard batch.count == Self.batch, let last = batch.last else { return }
       cursor = Self.cursor(last.account)
     }
@@ -293,15 +296,14 @@ struct CustomerListController: Controller {
 }
 
 extension CustomerListController.Customer {
-  fileprivate var rows: [[String?]] {
-    let start = [account.id, account.label, account.email, account.createdAt.description]
-    guard !entitlements.isEmpty else { return [start + Array(repeating: nil, count: 5)] }
-    return entitlements.map { entitlement in
-      start + [
-        entitlement.name, entitlement.state.rawValue, entitlement.productID?.rawValue,
-        entitlement.accessEndsAt?.description, entitlement.endedBecause?.rawValue,
-      ]
-    }
+  /// A line of the file, with the columns of the page.
+  fileprivate func row(_ ended: EntitlementCharges, spent: [AccountStore.SpentSum]) -> [String?] {
+    [
+      account.id, account.label, account.email,
+      tags(ended).map { "\($0.label): \($0.state.text)" }.joined(separator: ", "),
+      isEndless ? "no end" : accessEnd?.description, Price.text(spent), productNames,
+      account.createdAt.description,
+    ]
   }
 }
 

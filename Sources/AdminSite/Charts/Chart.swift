@@ -261,12 +261,25 @@ extension ChartData {
     Coordinate.text(Double(bucket) / Double(buckets.count) * 100)
   }
 
+  /// What has one colour in all charts: plan changes, refunds and billing issues have their own.
+  private static let colours = [
+    "Returned": 3, "Resubscribed": 3, "Recovered": 3, "Converted": 3, "Expansion": 4,
+    "Changed in": 4, "Contraction": 6, "Changed out": 6, "Refunded": 2, "Refunds": 2, "Entered": 5,
+    "Involuntary": 5, "In grace period": 5, "Grace period": 5,
+  ]
+
   /// The class of a series' colour: cool ones for gains and warm ones for losses, which repeat.
   func seriesClass(_ index: Int) -> String {
-    let isLoss = losses.contains(series[index].name)
-    let place = series[..<index].count { losses.contains($0.name) == isLoss }
+    let name = series[index].name
+    if !losses.isEmpty, let colour = Self.colours[name] { return "series-\(colour)" }
+    let isLoss = losses.contains(name)
+    let others = losses.isEmpty ? series : series.filter { Self.colours[$0.name] == nil }
+    let place = others.prefix { $0.name != name }.count { losses.contains($0.name) == isLoss }
+    let taken = Set(series.compactMap { losses.isEmpty ? nil : Self.colours[$0.name] })
     let colours =
-      losses.isEmpty ? [1, 2, 3, 4, 5, 6] : isLoss ? [7, 2, 5, 4, 6, 1] : [1, 3, 6, 4]
+      losses.isEmpty
+      ? [1, 2, 3, 4, 5, 6]
+      : (isLoss ? [7, 2, 5, 4, 6, 1] : [1, 3, 6, 4, 5]).filter { !taken.contains($0) }
     return "series-\(colours[place % colours.count])"
   }
 

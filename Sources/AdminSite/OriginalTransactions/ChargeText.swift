@@ -89,9 +89,10 @@ enum Price {
     return transaction.quantity > 1 ? "\(text), quantity \(transaction.quantity)" : text
   }
 
-  /// For example `29.97 USD, 9.99 EUR`; empty without any.
-  static func text(_ sums: [(currency: String, milliunits: Int64)]) -> String {
-    sums.filter { $0.milliunits != 0 }.map { text($0.milliunits, currency: $0.currency) }
+  /// For example `29.97 USD, ≈ 9.99 EUR`; empty without any.
+  static func text(_ sums: [AccountStore.SpentSum]) -> String {
+    sums.filter { $0.milliunits != 0 }
+      .map { ($0.isEstimated ? "≈ " : "") + text($0.milliunits, currency: $0.currency) }
       .joined(separator: ", ")
   }
 

@@ -318,10 +318,10 @@ extension OverviewAnswers {
     )
   }
 
-  /// Unclaimed charges, without historical ones.
+  /// Unclaimed charges whose period lasts.
   private var unclaimed: (number: Int64, oldest: Int64?) {
     guard let asOf = tables[.unclaimed]?.asOf else { return (0, nil) }
-    let counted = rows(.unclaimed).filter { $0["was_over"] == .flag(false) }
+    let counted = rows(.unclaimed).filter { $0["has_ended"] == .flag(false) }
     let first = counted.compactMap { $0["oldest_at"]?.time }.min()
     return (
       counted.reduce(0) { $0 + $1.integer("number") },

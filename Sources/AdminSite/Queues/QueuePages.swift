@@ -15,7 +15,6 @@ struct QueueController: Controller {
 
   private static let jobs = "/admin/parked/jobs"
   private static let failedDeliveries = "/admin/parked/webhooks"
-  private static let attemptsShown = 100
   private static let rejectionsCountedFor: Duration = .days(30)
 
   // MARK: Unclaimed charges
@@ -45,7 +44,7 @@ struct QueueController: Controller {
     return part.part(
       of: try await ledger.ownership.unclaimedCharges(
         wasOver: wasOver, after: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
-    ) { TimedCursor(at: $0.chargedAt, id: $0.charge) }
+    ) { TimedCursor(at: $0.firstSeenAt, id: $0.charge) }
   }
 
   private func row(_ unclaimed: UnclaimedCharge, _ owners: LastOwners) -> some Sendable {
@@ -53,7 +52,8 @@ struct QueueController: Controller {
     return (
       transactionID: charge.transactionID.rawValue, href: charge.href,
       productID: charge.productID.rawValue, chargedAt: Moment(unclaimed.chargedAt),
-      age: Age.text(pages.now() - unclaimed.chargedAt),
+      age: Age.text(pages.now() - unclaimed.firstSeenAt),
+      hasEnded: unclaimed.expiresAt.map { $0 <= pages.now() } ?? false,
       price: Price.text(unclaimed.amountMilliunits, currency: unclaimed.currency),
       because: Explanation(unclaimed.decision) { _ in "" }.sentence,
       lastOwner: owners.owner(of: unclaimed),
@@ -113,11 +113,29 @@ struct QueueController: Controller {
   @Sendable
   func webhooks(_ request: Request, context: APIContext) async throws -> Response {
     let status = try await ledger.webhooks.webhookStatus()
-    let attempts = try await ledger.webhooks.latestAttempts(limit: Self.attemptsShown)
+    let fields = EncodedFields(query: request.uri)
+    let query = ["outcome", "type"].compactMap { name in
+      fields[name].flatMap { $0.rawValue.isEmpty ? nil : (name: name, value: $0.rawValue) }
+    }
+    let (outcome, type) = (query.first { $0.name == "outcome" }, query.first { $0.name == "type" })
+    let part = try PagePart(request.uri, of: AdminURL.page(AdminURL.webhooks, query: query))
+    let last: TimedCursor<Int64>? = try part.cursor()
+    let (attempts, paging) = part.part(
+      of: try await ledger.webhooks.attempts(
+        hasFailed: outcome.map { $0.value == "failed" }, type: type?.value,
+        before: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
+    ) { TimedCursor(at: $0.attempt.at, id: $0.attempt.eventID) }
+    func select(
+      _ name: String, _ label: String, _ values: [(String, String)], chosen: String?
+    ) -> FormField {
+      FormField(
+        id: name, name: name, label: label, isSelect: true,
+        options: [("", "Any", chosen == nil)] + values.map { ($0, $1, $0 == chosen) })
+    }
     func count(_ label: String, _ number: Int, href: String? = nil) -> Property {
       Property(label, ChartUnit.count.text(Int64(number)), href: href)
     }
-    let isUnused = webhook == nil && attempts.isEmpty
+    let isUnused = webhook == nil && attempts.isEmpty && query.isEmpty && last == nil
     let receiver = Property(
       "Receiver", webhook?.host ?? "not configured", isCode: webhook != nil,
       note: webhook == nil ? "set TENURE_WEBHOOK_URL" : nil)
@@ -131,12 +149,22 @@ struct QueueController: Controller {
         page: try await pages.frame("Webhooks", at: AdminURL.webhooks, context),
         isUnused: isUnused,
         properties: isUnused ? [] : [receiver] + counts + since,
-        testAction: webhook.map { _ in AdminURL.webhooks + "/test" },
+        testAction: webhook.map { _ in AdminURL.webhooks + "/test" }, action: AdminURL.webhooks,
+        fields: [
+          select(
+            "outcome", "Outcome", [("delivered", "Delivered"), ("failed", "Failed")],
+            chosen: outcome?.value),
+          select(
+            "type", "Event type",
+            (LedgerEvent.Kind.allCases.map(\.rawValue) + [WebhookAttempt.test]).map { ($0, $0) },
+            chosen: type?.value),
+        ],
         attempts: isUnused
           ? nil
           : ActionList(
-            id: "attempts", action: AdminURL.webhooks, rows: attempts.map(row),
-            buttonLabel: "Redeliver", buttonValue: "redeliver", emptyText: "No attempts yet.")
+            id: "attempts", action: AdminURL.webhooks, rows: attempts.map(row), paging: paging,
+            buttonLabel: "Redeliver", buttonValue: "redeliver",
+            emptyText: query.isEmpty ? "No attempts yet." : "No attempts for these filters.")
       ), "webhooks")
   }
 
@@ -156,10 +184,13 @@ struct QueueController: Controller {
   func sendTestEvent(_ request: Request, context: APIContext) async throws -> Response {
     guard let webhook else { throw Problem(.webhooksOff, "No webhook is configured.") }
     let event: JSONValue = [
-      "id": "0", "type": "test", "occurred_at": .string(now().description), "account_id": .null,
-      "data": [:],
+      "id": "0", "type": .string(WebhookAttempt.test), "occurred_at": .string(now().description),
+      "account_id": .null, "data": [:],
     ]
-    let failure = try await webhook.send(String(decoding: event.bytes, as: UTF8.self), now())
+    let (at, start) = (now(), ContinuousClock.now)
+    let failure = try await webhook.send(String(decoding: event.bytes, as: UTF8.self), at)
+    try await ledger.webhooks.log(
+      WebhookAttempt(eventID: 0, at: at, took: .now - start, failure: failure))
     return PageRenderer.done(
       Flash(
         message: failure.map { "The test event was not delivered. \($0)" }
@@ -167,14 +198,20 @@ struct QueueController: Controller {
       then: AdminURL.webhooks, request, context)
   }
 
-  private func row(attempt: WebhookAttempt, type: String?, account: String?) -> ActionList.Row {
+  private func row(_ logged: LoggedAttempt) -> ActionList.Row {
+    let attempt = logged.attempt
+    let isTest = attempt.eventID == 0
     var row = row(
-      "\(attempt.eventID)", type ?? "Event", "Event \(attempt.eventID)", fault: attempt.failure,
-      since: attempt.at, attempts: 1,
+      "\(attempt.eventID)", logged.type ?? (isTest ? WebhookAttempt.test : "Deleted event"),
+      isTest ? "" : "Event \(attempt.eventID)", fault: attempt.failure, since: attempt.at,
+      attempts: 1,
       badges: [
         attempt.failure == nil
           ? Badge(text: "Delivered", tone: Tone.good) : Badge(text: "Failed", tone: Tone.bad)
-      ], account: account)
+      ], account: logged.accountID)
+    // What is no longer kept can't be sent again.
+    if logged.body == nil { row.value = nil }
+    row.payload = logged.body
     row.fault = attempt.failure
     row.attempts = "\(attempt.took.inMilliseconds) ms"
     return row
@@ -360,7 +397,8 @@ struct ActionList: Sendable {
   var emptyText: String
 
   struct Row: Sendable {
-    var value: String
+    /// Nil for a row that can't be selected.
+    var value: String?
     var kind: String
     /// What the kind stands for, shown in a tooltip.
     var identifier: String?
@@ -371,5 +409,6 @@ struct ActionList: Sendable {
     var attempts: String
     var badges: [Badge]
     var link: PageLink?
+    var payload: String?
   }
 }

@@ -139,6 +139,8 @@ struct DataCell: Sendable {
   var isCode = false
   /// Smaller text after the value.
   var note: String?
+  /// One of ``Tone``, for a change that is good or bad.
+  var tone: String?
   /// What the text stands for, shown in a tooltip.
   var identifier: String?
   /// After the text.

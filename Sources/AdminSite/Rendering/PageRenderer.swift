@@ -17,47 +17,50 @@ struct PageRenderer: Sendable {
   func frame(_ title: String, at current: String? = nil, _ context: APIContext) async throws
     -> PageFrame
   {
+    let now = now()
     var frame = Self.frame(
       title, at: current, context,
-      parked: try await ledger.accounts.parkedCount(upTo: Self.mostCounted))
-    frame.asOf = Moment(now())
+      waiting: try await ledger.accounts.waitingCounts(upTo: Self.mostCounted, at: now))
+    frame.asOf = Moment(now)
     return frame
   }
 
   /// The frame of a page that must not query the database.
   static func frame(
-    _ title: String, at current: String? = nil, _ context: APIContext, parked: Int = 0
+    _ title: String, at current: String? = nil, _ context: APIContext,
+    waiting: (unclaimed: Int, jobs: Int, deliveries: Int) = (0, 0, 0)
   ) -> PageFrame {
     guard let session = context.admin.session else { return PageFrame(title: title) }
     return PageFrame(
       title: title, administrator: session.caller.name, csrfToken: session.formToken,
-      navigation: navigation(of: session.caller.role, at: current, parked: parked),
+      navigation: navigation(of: session.caller.role, at: current, waiting),
       flash: context.admin.flash)
   }
 
   /// Bounds the time that counting takes.
-  private static let mostCounted = 1000
+  private static let mostCounted: Int64 = 1000
 
-  private static func navigation(of role: APIKeys.Role, at current: String?, parked: Int)
-    -> [(heading: String?, items: [PageFrame.NavigationItem])]
-  {
-    func item(_ label: String, _ href: String, badge: String? = nil) -> PageFrame.NavigationItem {
-      (label, href, href == current, badge)
+  private static func navigation(
+    of role: APIKeys.Role, at current: String?,
+    _ waiting: (unclaimed: Int, jobs: Int, deliveries: Int)
+  ) -> [(heading: String?, items: [PageFrame.NavigationItem])] {
+    func item(_ label: String, _ href: String, waiting count: Int = 0) -> PageFrame.NavigationItem {
+      let badge = count < mostCounted ? "\(count)" : "\(mostCounted)+"
+      return (label, href, href == current, count > 0 ? badge : nil)
     }
     let products = item("Products", AdminURL.products)
     let customers = item("Customers", AdminURL.customers)
-    let unclaimed = item("Unclaimed charges", AdminURL.unclaimed)
+    let unclaimed = item("Unclaimed charges", AdminURL.unclaimed, waiting: waiting.unclaimed)
     guard role == .admin else {
       return [(nil, [customers, item("Search", AdminURL.search("")), unclaimed, products])]
     }
-    let count = parked >= mostCounted ? "\(mostCounted)+" : "\(parked)"
     return [
       (nil, [item("Overview", AdminURL.overview), customers]),
       (
         "Queue",
         [
           unclaimed,
-          item("Failed jobs", AdminURL.parked, badge: parked > 0 ? count : nil),
+          item("Failed jobs", AdminURL.parked, waiting: waiting.jobs),
           item("Rejected receipts", AdminURL.rejected),
         ]
       ),
@@ -70,7 +73,10 @@ struct PageRenderer: Sendable {
       ),
       (
         "Setup",
-        [products, item("Webhooks", AdminURL.webhooks), item("Health", AdminURL.health)]
+        [
+          products, item("Webhooks", AdminURL.webhooks, waiting: waiting.deliveries),
+          item("Health", AdminURL.health),
+        ]
       ),
     ]
   }

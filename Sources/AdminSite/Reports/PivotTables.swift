@@ -64,7 +64,10 @@ extension DataTable {
             + Array(repeating: DataCell(text: "", isNumber: true), count: count - shares.count))
       },
       emptyText: "No cohorts yet.",
-      note: "The last month of each cohort has not ended: it is shown without colour."
+      note:
+        "Each row is a cohort: the subscriptions first paid in that month. Month 3 is the share of "
+        + "them that were paid at the end of the third month after it. The last month of each cohort "
+        + "has not ended and is shown without colour."
         + (request.choices.product == nil
           ? ""
           : " Customers who changed to this product later are retained, but are not in the size: a "
@@ -76,9 +79,10 @@ extension DataTable {
   /// - Parameters:
   ///   - itemized: The column whose items a cell opens.
   ///   - totals: The columns whose sums a cohort has in front.
+  ///   - meaning: What a cell says.
   init(
     of column: String, itemized: String? = nil, totals: [String] = [], _ caption: String,
-    in table: ReportTable, currency: String, of request: ReportRequest
+    meaning: String, in table: ReportTable, currency: String, of request: ReportRequest
   ) {
     let unit = ChartUnit.money(currency: currency)
     let cohorts = Dictionary(grouping: table.records.filter { $0["currency"]?.text == currency }) {
@@ -117,7 +121,9 @@ extension DataTable {
         }
         return DataRow(cells: cells)
       },
-      emptyText: "No cohorts yet.", note: "The last month of each cohort has not ended.")
+      emptyText: "No cohorts yet.",
+      note: "Each row is a cohort: the subscriptions first paid in that month. \(meaning) The last "
+        + "month of each cohort has not ended.")
   }
 
   /// The states of subscriptions, in the order of their lives.

@@ -268,7 +268,9 @@ struct ReportPageController: Controller {
             ? "The sum of \(entries) below." : "The sum of the counts of \(entries) below.",
         properties: [
           Property("Period", period ?? asked.range?.text ?? asked.rangeText)
-        ] + row + chosen,
+        ] + row + chosen
+          + (found.amounts.isEmpty || found.sum.isMoney
+            ? [] : [Property("Amount", found.amounts.map(\.words).joined(separator: ", "))]),
         table: table, paging: paging
       ), "drill-down")
   }
@@ -283,7 +285,7 @@ extension ReportPageController {
     guard table.report == .unclaimed, !table.isCutShort, choices.product == nil,
       choices.knownAt == nil, choices.environment == .production
     else { return nil }
-    let waiting = table.records.filter { $0["was_over"] == .flag(false) }
+    let waiting = table.records.filter { $0["has_ended"] == .flag(false) }
     let number = waiting.reduce(0) { $0 + $1.integer("number") }
     guard number > 0 else {
       return ("good", "Nothing to do: no paid charge is waiting for an account.", nil)

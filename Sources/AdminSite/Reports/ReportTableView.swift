@@ -43,10 +43,14 @@ extension ReportRequest {
         [
           DataTable(
             of: "ltv_milliunits", totals: ["revenue_milliunits", "proceeds_milliunits"], "LTV",
-            in: table, currency: currency, of: self),
+            meaning:
+              "Month 3 is the revenue per subscription from the first payment to the end of the "
+              + "third month after it.", in: table, currency: currency, of: self),
           DataTable(
-            of: "arpu_milliunits", itemized: "revenue_milliunits", "ARPU", in: table,
-            currency: currency, of: self),
+            of: "arpu_milliunits", itemized: "revenue_milliunits", "ARPU",
+            meaning: "Month 3 is the revenue per subscription in the third month after it; all "
+              + "subscriptions of the cohort count, ended ones too.", in: table, currency: currency,
+            of: self),
         ]
       }
     case .subscriptions where !table.isCutShort: return [DataTable(statesOf: table, of: self)]
@@ -91,21 +95,32 @@ extension ReportRequest {
           columns: { !ofCharges.contains($0.name) }), charges,
       ]
     case .unclaimed where !table.isCutShort:
-      return [("Waiting for an account", false), ("Ended before they were first seen", true)]
-        .compactMap { caption, wasOver in
-          // Each with a total of its own.
-          let part = table.part { $0["was_over"] == .flag(wasOver) }
-          if wasOver, part.rows.isEmpty { return nil }
-          var shown = DataTable(
-            part, of: self, caption: caption, columns: { $0.name != "was_over" })
-          shown.emptyText = "None."
-          if wasOver {
-            shown.note =
-              "The history that comes with a first receipt: it will not be claimed, and nothing is "
-              + "to be done."
-          }
-          return shown
+      let parts: [(caption: String, wasOver: Bool, hasEnded: Bool, note: String?)] = [
+        ("Waiting for an account", false, false, nil),
+        (
+          "Ended since", false, true,
+          "No customer waits for access any more, but these payments have no owner: assign those that "
+            + "customers ask about."
+        ),
+        (
+          "Ended before they were first seen", true, true,
+          "The history that comes with a first receipt: it will not be claimed, and nothing is to be "
+            + "done."
+        ),
+      ]
+      return parts.compactMap { caption, wasOver, hasEnded, note in
+        // Each with a total of its own.
+        let part = table.part {
+          $0["was_over"] == .flag(wasOver) && $0["has_ended"] == .flag(hasEnded)
         }
+        if hasEnded, part.rows.isEmpty { return nil }
+        var shown = DataTable(
+          part, of: self, caption: caption,
+          columns: { !["was_over", "has_ended"].contains($0.name) })
+        shown.emptyText = "None."
+        shown.note = note ?? shown.note
+        return shown
+      }
     default: return [DataTable(table, of: self)]
     }
   }
@@ -187,7 +202,7 @@ extension DataTable {
             }
             return cell
           }, rowClass: period?.isUnfinished == true ? "unfinished" : nil)
-      },
+      } + Self.emptyPeriod(periods, records, columns),
       emptyText: "No data for these filters.",
       note: table.isCutShort
         ? "Only the first \(table.rows.count) rows are shown, without a chart: choose fewer days, "
@@ -202,6 +217,29 @@ extension DataTable {
       self.caption += ", \(currency)"
       self = naming(currency: currency)
     }
+  }
+
+  /// The row of the last period while it has not ended and has no numbers yet.
+  private static func emptyPeriod(
+    _ periods: [String: ReportPeriods.Period], _ records: [ReportRow], _ columns: [ReportColumn]
+  ) -> [DataRow] {
+    guard columns.first?.name == "from_day", let table = records.first?.table, !table.isCutShort,
+      ![.audit, .refunds].contains(table.report),
+      let last = periods.values.max(by: { $0.from < $1.from }), last.isUnfinished,
+      !records.contains(where: { $0.periodStart == last.from })
+    else { return [] }
+    let currencies = records.currencies
+    let cells = columns.dropFirst().map { column in
+      let nothing =
+        column.kind == .number
+        ? "0"
+        : column.kind == .money && currencies.count == 1
+          ? ChartUnit.money(currency: currencies[0]).number(0) : ""
+      return DataCell(text: nothing, isNumber: column.isNumber, isNil: true)
+    }
+    var heading = DataCell(text: "", isHeading: true)
+    heading.take(last)
+    return [DataRow(cells: [heading] + cells, rowClass: "unfinished")]
   }
 
   /// The table with its amounts in the currency that its caption names, instead of in each cell.
@@ -222,11 +260,13 @@ extension DataTable {
     _ items: ReportTable, caption: String, environment: Subscriptions.Environment,
     without common: [ReportColumn] = []
   ) {
+    let isOfCharges = items.columns.contains { $0.name == "transaction_id" }
     let places = items.columns.indices.filter { place in
       let name = items.columns[place].name
       let isAlike = Set(items.rows.map { $0[place] }).count < 2
       return !common.contains(items.columns[place])
-        && items.rows.contains { ![.none, .text("")].contains($0[place]) }
+        && (items.rows.contains { ![.none, .text("")].contains($0[place]) }
+          || isOfCharges && name == "account_id")
         && (name != "currency"
           || !items.columns.contains { ["amount_milliunits", "mrr_twelfths"].contains($0.name) })
         // The heading says what all items have in common.
@@ -263,7 +303,13 @@ extension DataTable {
             {
               cell.text = ChartUnit.money(currency: currency).text(twelfths / 12)
             }
-            guard let text = value.text, !text.isEmpty else { return cell }
+            guard let text = value.text, !text.isEmpty else {
+              let isOfCharge =
+                isOfCharges && column.name == "account_id"
+                && items.value("transaction_id", inRow: index) != ReportValue.none
+              if isOfCharge { cell = DataCell(text: "unclaimed") }
+              return cell
+            }
             switch column.name {
             case "original_transaction_id", "transaction_id":
               if let original = items.value("original_transaction_id", inRow: index)?.text {
@@ -342,6 +388,22 @@ extension ReportColumn {
     return rare.contains(name)
       // The causes.
       || report == .churn && kind == .number && !["active_at_start", "churned"].contains(name)
+  }
+}
+
+extension ReportColumn {
+  private static let gains: Set<String> = [
+    "new", "active", "mrr", "charges", "charged", "net by charge", "net by refund", "proceeds",
+    "converted", "recovered", "resubscribed", "reactivated", "expansion", "paid", "switched on",
+  ]
+  private static let losses: Set<String> = [
+    "expired", "refunds", "refunded", "refunds of charges", "refunded of charges", "churned",
+    "contraction", "voluntary", "involuntary", "entered", "lost", "switched off",
+  ]
+
+  /// Whether growth is good news; nil: neither good nor bad.
+  var isMoreGood: Bool? {
+    Self.gains.contains(title) ? true : Self.losses.contains(title) ? false : nil
   }
 }
 

@@ -131,7 +131,13 @@ struct ReportTotals: Sendable {
     var share = change
     if let new = number(column), let old = before.number(column) {
       if new == 0, old == 0, column.isRare(in: table.report) { return nil }
-      (change.text, share.text) = self.change(from: old, to: new, column)
+      // More refunds are more, although their amounts are negative.
+      let sign: Int64 = column.kind == .money && column.isMoreGood == false ? -1 : 1
+      (change.text, share.text) = self.change(from: sign * old, to: sign * new, column)
+      if let more = column.isMoreGood {
+        change.tone = old == new ? nil : (sign * new > sign * old) == more ? Tone.good : Tone.bad
+        share.tone = change.tone
+      }
     }
     cells += [change, share]
     // The heading names it.

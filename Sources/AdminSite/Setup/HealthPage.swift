@@ -2,6 +2,7 @@ package import HTTPAPI
 import Hummingbird
 import HummingbirdCore
 import LedgerStorage
+import Reports
 package import Subscriptions
 
 /// The parts of the program that only the pages about the program use.
@@ -59,7 +60,15 @@ struct HealthPageController: Controller {
         page: try await pages.frame("Health", at: AdminURL.health, context),
         properties: [
           Property("Version", installation.version),
-          Property("Schema", "\(SchemaMigrator.currentVersion)"),
+          Property(
+            "Schema", "\(SchemaMigrator.currentVersion)",
+            note: "since \(Moment(try await ledger.maintenance.schemaChangedAt()).text)"),
+          Property(
+            "API keys", "\(api.keys.callers.count)",
+            note: api.keys.reloadedAt.map { "reloaded \(Moment($0).text)" }
+              ?? "not reloaded since this server started"),
+          Property(
+            "Changes by administrators", "Audit log", href: AdminURL.report(Report.audit.name)),
         ],
         checks: checks,
         isFine: !checks.isEmpty && findings.allSatisfy { $0.verdict == .ok },

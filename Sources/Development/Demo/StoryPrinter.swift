@@ -4,6 +4,7 @@ import AsyncHTTPClient
 import Bootstrap
 import Foundation
 import LedgerStorage
+import NIOHTTP1
 import ServiceLifecycle
 import Subscriptions
 import Synchronization
@@ -183,8 +184,12 @@ struct DemoStory: Service {
     var summary = DemoSummary(
       checks: stage.checks, audit: try await ledger.auditor.audit(), charges: charges.count)
     for charge in charges {
-      let found = try? await admin.transaction(charge.transactionID)
-      if found?.productID != charge.productID { summary.missing.append(charge.transactionID) }
+      do {
+        let found = try await admin.transaction(charge.transactionID)
+        if found.productID != charge.productID { summary.missing.append(charge.transactionID) }
+      } catch let failure as TenureClient.Failure where failure.status == .notFound {
+        summary.missing.append(charge.transactionID)
+      }
     }
     summary.print(with: printer)
     printInvitation(to: baseURL, after: stage.checks)

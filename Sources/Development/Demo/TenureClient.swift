@@ -27,6 +27,7 @@ struct TenureClient: Sendable {
   /// An unexpected response.
   struct Failure: Error, CustomStringConvertible {
     let description: String
+    var status: HTTPResponseStatus?
   }
 
   // MARK: App server
@@ -143,7 +144,7 @@ struct TenureClient: Sendable {
     guard (200..<300).contains(status.code) else {
       throw Failure(
         description: "\(method) \(path) was answered with \(status.code): "
-          + String(decoding: answer, as: UTF8.self))
+          + String(decoding: answer, as: UTF8.self), status: status)
     }
     return try JSONDecoder().decode(Answer.self, from: answer)
   }

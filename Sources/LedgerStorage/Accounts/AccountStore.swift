@@ -145,10 +145,13 @@ package struct AccountStore: LedgerStore {
     ).decode(into: Account.init)
   }
 
+  /// A sum, and whether a part of it is the catalogue's price.
+  package typealias SpentSum = (currency: String, milliunits: Int64, isEstimated: Bool)
+
   /// The sums that accounts have paid and not got back, by currency: Apple's prices, or else the
   /// catalogue's, of production.
   package func spent(by accounts: [Account], at now: Timestamp) async throws
-    -> [AccountKey: [(currency: String, milliunits: Int64)]]
+    -> [AccountKey: [SpentSum]]
   {
     let keys = accounts.map(\.key)
     var newest = try await database.query(
@@ -170,14 +173,15 @@ package struct AccountStore: LedgerStore {
     guard !lines.isEmpty else { return [:] }
     let sums = try await database.query(
       """
-      SELECT account_key, currency, sum(amount_milliunits)::bigint FROM tenure.movement
+      SELECT account_key, currency, sum(amount_milliunits)::bigint, bool_or(price_source = 'catalogue')
+      FROM tenure.movement
       WHERE environment = 'production' AND original_transaction_id = ANY (\(lines.sorted()))
         AND kind IN ('charged', 'refunded') AND at <= \(now) AND known_until = 'infinity'
         AND account_key = ANY (\(keys)) AND ownership_type = 'purchased' AND currency IS NOT NULL
       GROUP BY account_key, currency ORDER BY currency
       """
-    ).decode(AccountKey.self, String.self, Int64.self)
-    return Dictionary(grouping: sums) { $0.0 }.mapValues { $0.map { ($0.1, $0.2) } }
+    ).decode(AccountKey.self, String.self, Int64.self, Bool.self)
+    return Dictionary(grouping: sums) { $0.0 }.mapValues { $0.map { ($0.1, $0.2, $0.3) } }
   }
 
   /// Counts accounts by the dates of their creation, without erased ones, up to a limit.
@@ -256,17 +260,23 @@ package struct AccountStore: LedgerStore {
     "SELECT \(columns) FROM tenure.account WHERE account_id = \(id)"
   }
 
-  /// The number of parked jobs and webhook deliveries, each counted up to `limit`.
-  package func parkedCount(upTo limit: Int) async throws -> Int {
-    try await database.query(
+  /// Counts what waits for an administrator, each up to `limit`: unclaimed charges of production,
+  /// failed jobs, and deliveries that failed among the oldest.
+  package func waitingCounts(upTo limit: Int64, at now: Timestamp) async throws
+    -> (unclaimed: Int, jobs: Int, deliveries: Int)
+  {
+    let counts = try await database.batch([
+      OwnershipStore.countOfWaiting(in: .production, limit: limit, at: now),
       """
-      SELECT
-        (SELECT count(*) FROM (
-          SELECT FROM tenure.job WHERE discarded_at IS NOT NULL LIMIT \(limit)) AS j)
-        + (SELECT count(*) FROM (
-          SELECT FROM tenure.webhook_delivery WHERE parked_at IS NOT NULL LIMIT \(limit)) AS d)
+      SELECT count(*) FROM (
+        SELECT FROM tenure.job WHERE discarded_at IS NOT NULL LIMIT \(limit)) AS first
+      """,
       """
-    ).decodeOnly(Int.self)
+      SELECT count(*) FILTER (WHERE attempts > 0) FROM (
+        SELECT attempts FROM tenure.webhook_delivery ORDER BY event_id LIMIT \(limit)) AS oldest
+      """,
+    ]).map { try $0.decodeOnly(Int.self) }
+    return (counts[0], counts[1], counts[2])
   }
 
   // MARK: Exporting

@@ -138,25 +138,41 @@ package struct WebhookQueue: LedgerStore {
 
   // MARK: Administration
 
-  /// The latest attempts of all workers, with types and accounts of events that are still kept.
-  package func latestAttempts(limit: Int) async throws
-    -> [(attempt: WebhookAttempt, type: String?, accountID: String?)]
-  {
+  /// Reads attempts of all workers, latest first, with what is still kept of their events.
+  ///
+  /// - Parameter hasFailed: Selects the failed ones or the others; nil: all.
+  package func attempts(
+    hasFailed: Bool? = nil, type: String? = nil, before last: (at: Timestamp, event: Int64)? = nil,
+    limit: Int
+  ) async throws -> [LoggedAttempt] {
+    let rest =
+      last.map { "(a.attempted_at, a.event_id) < (\($0.at), \($0.event))" as SQL } ?? "true"
+    let outcome = hasFailed.map { "(a.failure IS NOT NULL) = \($0)" as SQL } ?? "true"
+    let kind = type.map { "coalesce(e.type, \(WebhookAttempt.test)) = \($0)" as SQL } ?? "true"
     let rows = try await database.query(
       """
-      SELECT a.event_id, a.attempted_at, a.took_ms, a.failure, e.type, e.account_key
+      SELECT a.event_id, a.attempted_at, a.took_ms, a.failure, e.type, \(SQL.eventInFeed)
       FROM tenure.webhook_attempt AS a
       LEFT JOIN tenure.event AS e ON e.event_id = a.event_id
+      WHERE \(rest) AND \(outcome) AND \(kind)
       ORDER BY a.attempted_at DESC, a.event_id DESC LIMIT \(limit)
       """
-    ).decode(Int64.self, Timestamp.self, Int.self, String?.self, String?.self, AccountKey?.self)
-    let accounts = try await ownership.accountIDs(of: Set(rows.compactMap(\.5)))
-    return rows.map { id, at, took, failure, type, account in
-      (
+    ).decode(
+      Int64.self, Timestamp.self, Int.self, String?.self, String?.self, String?.self,
+      AccountKey?.self, String?.self)
+    let accounts = try await ownership.accountIDs(of: Set(rows.compactMap(\.6)))
+    return rows.map { id, at, took, failure, type, beginning, account, data in
+      let account = account.flatMap { accounts[$0] }
+      return (
         WebhookAttempt(eventID: id, at: at, took: .milliseconds(took), failure: failure), type,
-        account.flatMap { accounts[$0] }
+        account, beginning.map { FeedPage.event($0, of: account, data) }
       )
     }
+  }
+
+  /// Adds an attempt to the log that belongs to no delivery.
+  package func log(_ attempt: WebhookAttempt) async throws {
+    _ = try await database.query(attempt.insert)
   }
 
   /// Delivers an event again, at once and before the others of its stream.
@@ -297,8 +313,16 @@ package struct WebhookDelivery: Hashable, Sendable {
   package static let patience: Duration = .days(3)
 }
 
+/// An attempt with the type, account and body of its event, as far as it is kept.
+package typealias LoggedAttempt = (
+  attempt: WebhookAttempt, type: String?, accountID: String?, body: String?
+)
+
 /// An attempt to deliver an event; the latest 1,000 are kept.
 package struct WebhookAttempt: Hashable, Sendable {
+  /// The type of test events, whose ID is 0.
+  package static let test = "test"
+
   package let eventID: Int64
   package let at: Timestamp
   package let took: Duration

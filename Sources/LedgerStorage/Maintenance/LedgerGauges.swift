@@ -18,7 +18,7 @@ package struct LedgerReading: Hashable, Sendable {
   /// Counts by kind; kinds without discarded jobs are missing.
   package var discardedJobs: [String: Int] = [:]
   package var waitingSubmissions = 0
-  /// Still unclaimed charges, among the latest that arrived unclaimed.
+  /// Unclaimed charges whose period lasts.
   package var unclaimedCharges: [Environment: Int] = [:]
   package var waitingDeliveries = 0
   /// When the oldest of them became due.
@@ -107,19 +107,14 @@ extension Maintenance {
       "SELECT max(alive_at) FROM tenure.program_heartbeat WHERE program = 'serve'",
       "SELECT name, tokens FROM tenure.rate_budget",
     ]
-    return statements + Environment.allCases.map(unclaimedAmongLatest)
+    return statements
+      + Environment.allCases.map { OwnershipStore.countOfWaiting(in: $0, limit: limit, at: now) }
   }
 
-  /// Counts among the latest: over the years there are too many, and most are claimed by now.
-  private static func unclaimedAmongLatest(in environment: Environment) -> SQL {
-    """
-    SELECT count(*) FILTER (WHERE known_until = 'infinity') FROM (
-      SELECT known_until FROM tenure.movement
-      WHERE environment = \(environment) AND kind = 'charged' AND account_key IS NULL
-      ORDER BY at DESC
-      LIMIT \(LedgerReading.countLimit)
-    ) AS latest
-    """
+  /// When the schema was created or last upgraded.
+  package func schemaChangedAt() async throws -> Timestamp {
+    try await database.query("SELECT max(applied_at) FROM tenure.schema_version")
+      .decodeOnly(Timestamp.self)
   }
 
   /// Reads the pool's gauges, without a query.

@@ -15,9 +15,9 @@ package struct UnclaimedCharge: Hashable, Sendable {
 
 extension OwnershipStore {
   /// The position of a charge in ``unclaimedCharges(wasOver:after:limit:)``.
-  package typealias UnclaimedPlace = (chargedAt: Timestamp, charge: Charge.ID)
+  package typealias UnclaimedPlace = (firstSeenAt: Timestamp, charge: Charge.ID)
 
-  /// Reads unclaimed charges of both environments, latest first.
+  /// Reads unclaimed charges of both environments, those first seen last first.
   ///
   /// - Parameter wasOver: Selects the charges whose period had ended before they were recorded, or
   ///   the others.
@@ -29,7 +29,7 @@ extension OwnershipStore {
       (\(Self.unclaimed(in: .production, wasOver: wasOver, after: last, limit: limit)))
       UNION ALL
       (\(Self.unclaimed(in: .sandbox, wasOver: wasOver, after: last, limit: limit)))
-      ORDER BY charged_at DESC, environment DESC, original_transaction_id DESC, transaction_id DESC,
+      ORDER BY recorded_at DESC, environment DESC, original_transaction_id DESC, transaction_id DESC,
         product_id DESC
       LIMIT \(limit)
       """
@@ -66,8 +66,8 @@ extension OwnershipStore {
     let rest =
       last.map { place in
         """
-        (charged_at, environment, original_transaction_id, transaction_id, product_id)
-          < (\(place.chargedAt), \(place.charge.line.environment),
+        (recorded_at, environment, original_transaction_id, transaction_id, product_id)
+          < (\(place.firstSeenAt), \(place.charge.line.environment),
             \(place.charge.line.originalTransactionID), \(place.charge.transactionID),
             \(place.charge.productID))
         """ as SQL
@@ -79,9 +79,25 @@ extension OwnershipStore {
       FROM tenure.store_transaction
       WHERE environment = \(environment) AND rule IS NOT NULL AND owner_account_key IS NULL
         AND coalesce(expires_at <= recorded_at, false) = \(wasOver) AND \(rest)
-      ORDER BY charged_at DESC, original_transaction_id DESC, transaction_id DESC, product_id DESC
+      ORDER BY recorded_at DESC, original_transaction_id DESC, transaction_id DESC, product_id DESC
       LIMIT \(limit)
       """
+  }
+
+  /// Counts the charges whose customers wait for access, among the latest unclaimed ones.
+  ///
+  /// One whose period has ended stays in the list, because the payment still needs an owner; but it
+  /// raises no alert, because there is no access left to give.
+  static func countOfWaiting(in environment: Environment, limit: Int64, at now: Timestamp) -> SQL {
+    """
+    SELECT count(*) FROM (
+      SELECT expires_at FROM tenure.store_transaction
+      WHERE environment = \(environment) AND rule IS NOT NULL AND owner_account_key IS NULL
+        AND coalesce(expires_at <= recorded_at, false) = false
+      ORDER BY recorded_at DESC LIMIT \(limit)
+    ) AS latest
+    WHERE coalesce(expires_at > \(now), true)
+    """
   }
 
   /// The prices of unclaimed charges with some dates, from Apple or the catalogue.

@@ -159,7 +159,8 @@ extension MetricDeclaration {
       "tenure_submissions_waiting", "Submissions not yet verified by Apple, counted up to 10000"),
     .reading(
       "tenure_charges_unclaimed",
-      "Unclaimed charges among the latest 10000 that arrived without an owner", by: ["environment"]),
+      "Charges without an owner whose period has not ended, counted among the latest 10000",
+      by: ["environment"]),
     .reading("tenure_webhook_events_waiting", "Events not yet pushed, counted up to 10000"),
     .reading("tenure_webhook_lag_seconds", "Age of the oldest event not yet pushed"),
     .reading("tenure_webhook_events_parked", "Failed events that wait for a manual retry"),

@@ -1,7 +1,7 @@
 extension Report {
   package static let retention = Report(
     "retention", label: "Retention", group: .subscriptions,
-    summary: "Of the subscriptions first paid in a month, those still paid in each following one.",
+    summary: "How many of the subscriptions first paid in a month are still paid in later months.",
     sql: PackageResources.retention_sql, drillDown: .columns("cohort_size", "retained"),
     order: "cohort, period", shares: ["retention_rate": .init("retained", of: "cohort_size")])
 }

@@ -14,10 +14,7 @@ extension Report {
     ],
     charts: [
       .lines("Open trials", .init("Trials", "trials")),
-      .bars(
-        "Started and ended", .init("Started", "started"), .init("Recovered", "recovered"),
-        .init("Converted", minus: "converted"),
-        .init("Expired", minus: "expired"),
-        net: .init("Change in open trials", "trials", minus: "opening")),
+      .bars("Started", .init("Started", "started"), .init("Recovered", "recovered")),
+      .bars("Outcome", .init("Converted", "converted"), .init("Expired", minus: "expired")),
     ], measure: .init("Started", "started"))
 }

@@ -137,7 +137,7 @@ struct EventDeliveryTests {
       #expect(stage.received.last == broken)
       #expect(try await stage.ledger.webhooks.webhookStatus().parked == 0)
 
-      let attempts = try await stage.ledger.webhooks.latestAttempts(limit: 1000)
+      let attempts = try await stage.ledger.webhooks.attempts(limit: 1000)
       #expect(attempts.count == stage.received.count)
       #expect(
         Set(attempts.filter { $0.attempt.failure == nil }.map(\.attempt.eventID)) == [broken, next])

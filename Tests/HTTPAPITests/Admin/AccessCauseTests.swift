@@ -421,6 +421,11 @@ struct AccessCauseTests {
       try await Self.stories.first { $0.account == account }?.tell(api)
       var browser = try await AdminBrowser.loggedIn(api)
       #expect(try await badgesAndHistory(account, &browser).badges == [badge])
+      // The list's filter has the same words.
+      for (state, isFound) in [(badge.replacing(" ", with: "+"), true), ("Expired", false)] {
+        let list = try await browser.get("/admin/accounts?state=\(state)")
+        #expect(list.contains(">\(account)</a>") == isFound, "\(state)")
+      }
     }
   }
 

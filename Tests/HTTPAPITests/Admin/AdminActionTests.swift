@@ -176,6 +176,14 @@ struct AdminActionTests {
       #expect(page.contains("An administrator released it, and no account has submitted it since."))
       #expect(page.contains("Assign…"))
       #expect(page.contains(#"Last owner: <a href="/admin/accounts/anna">anna</a>."#))
+      let badge = #"Unclaimed charges <span class="count">1</span>"#
+      #expect(page.contains(badge) && !page.contains(">Period ended<"))
+      // Later there is no access left to give.
+      api.live(until: 40)
+      browser = try await AdminBrowser.loggedIn(api)
+      let later = try await browser.get("/admin/unclaimed")
+      #expect(later.contains(">\(id)</a>") && later.contains(">Period ended<"))
+      #expect(!later.contains(badge))
       for query in ["after=x", "historical_after=x", "limit=0"] {
         #expect(try await browser.get("/admin/unclaimed?\(query)").status == 400)
       }

@@ -104,6 +104,27 @@ struct ChartPictureTests {
         "Net: 0 (2026-11-04), 6 at first (2026-11-01), between 0 and 6."))
   }
 
+  @Test func `the same thing has one colour in all charts, and no two of a chart share one`() {
+    func colours(_ names: [String]) -> [String] {
+      let data = ChartData(
+        id: "c", title: "t", buckets: days(1), series: names.map { ($0, [1]) },
+        losses: ReportCharts.losses)
+      return names.indices.map(data.seriesClass)
+    }
+    var known: [String: String] = [:]
+    let charts = Report.all.flatMap(\.charts).filter { $0.series.count > 1 }
+    #expect(charts.count > 6)
+    for chart in charts {
+      let names = chart.series.map(\.name)
+      let found = colours(names)
+      #expect(Set(found).count == names.count, "\(names): \(found)")
+      for (name, colour) in zip(names, found) {
+        #expect(known[name] ?? colour == colour, "\(chart.title): \(name)")
+        known[name] = colour
+      }
+    }
+  }
+
   @Test func `an unfinished period is marked, and left out of sums and of the net`() {
     var data = ChartData(
       id: "c", title: "Moves", buckets: days(3),

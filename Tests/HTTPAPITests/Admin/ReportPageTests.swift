@@ -271,8 +271,8 @@ struct ReportPageTests {
             ? cohortColumns.contains(column.name)
             : ![
               "from_day", "to_day", "is_partial", "mrr_twelfths",
-              // It has a table of its own.
-              "was_over",
+              // They have tables of their own.
+              "was_over", "has_ended",
             ].contains(column.name)
           {
             var text = row[column.name]?.label(in: column.name, of: report).text ?? ""
@@ -483,6 +483,22 @@ struct ReportPageTests {
       #expect(before.text.components(separatedBy: "1 Dec 2025 – 31 Jan 2026").count == 2)
       #expect(before.contains("Active, previous period"))
       #expect(before.contains(">Change</th>"))
+    }
+  }
+
+  @Test func `a list of charges has their sum in each currency, and names those without an owner`()
+    async throws
+  {
+    try await withSamples { _, browser in
+      let march = [("from", "2026-03-01"), ("to", "2026-03-31")]
+      let list = try Self.address(.revenue, march).replacing(
+        "/revenue?", with: "/revenue/transactions?cell=charges&")
+      let page = try await get(list, &browser)
+      #expect(page.contains("<dt>Amount</dt><dd>80.97 EUR, 12.48 USD<"))
+      // The charge of February without an owner is among those that have one.
+      let february = list.replacing("from=2026-03-01", with: "from=2026-02-01")
+      let all = try await get(february, &browser)
+      #expect(all.contains(">unclaimed<") && !page.contains(">unclaimed<"))
     }
   }
 

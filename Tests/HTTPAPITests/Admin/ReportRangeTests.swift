@@ -147,6 +147,47 @@ struct ReportRangeTests {
       }, isCutShort: false)
   }
 
+  @Test func `more refunds are more, and bad news`() {
+    func table(_ first: String, _ last: String, _ refunded: Int64, _ charged: Int64) -> ReportTable
+    {
+      ReportTable(
+        report: .revenue, asOf: Self.now,
+        columns: [
+          ReportColumn("from_day", .date), ReportColumn("to_day", .date),
+          ReportColumn("currency", .text), ReportColumn("charged_milliunits", .money),
+          ReportColumn("refunded_milliunits", .money),
+        ],
+        rows: [
+          [.date(first), .date(last), .text("EUR")]
+            + [charged, refunded].map { .money(milliunits: $0, currency: "EUR") }
+        ], isCutShort: false)
+    }
+    let comparison = Self.request(.revenue, "from=2026-03-01&to=2026-03-31&compare=true").tables(
+      table("2026-03-01", "2026-03-31", -6000, 9000),
+      previous: table("2026-02-01", "2026-02-28", -4000, 8000))[0]
+    #expect(
+      comparison.rows.map { $0.cells.map(\.text) } == [
+        ["Charged, EUR", "9.00", "8.00", "+1.00", "+12.50%"],
+        ["Refunded amount, EUR", "−6.00", "−4.00", "+2.00", "+50.00%"],
+      ])
+    #expect(
+      comparison.rows.map { $0.cells.map(\.tone) } == [
+        [nil, nil, nil, Tone.good, Tone.good], [nil, nil, nil, Tone.bad, Tone.bad],
+      ])
+  }
+
+  @Test func `the unfinished period is shown while it is empty`() {
+    let march = Self.revenue(("2026-03-01", "2026-03-31", "EUR", 5000))
+    let table = Self.request(.revenue, "from=2026-03-01").tables(march, previous: nil)[0]
+    #expect(
+      table.rows.map { $0.cells.map(\.text) } == [
+        ["Mar 2026", "1", "5.00", "5.00"], ["Apr 2026", "0", "0.00", "0.00"],
+      ])
+    #expect(table.rows.map(\.rowClass) == [nil, "unfinished"])
+    let ended = Self.request(.revenue, "from=2026-03-01&to=2026-03-31")
+    #expect(ended.tables(march, previous: nil)[0].rows.count == 1)
+  }
+
   @Test func `a period without rows has 0 of the other one's currency`() {
     let asked = Self.request(.revenue, "from=2026-03-01&to=2026-03-31&compare=true")
     let march = Self.revenue(("2026-03-01", "2026-03-31", "EUR", 5000))
@@ -265,7 +306,8 @@ struct ReportRangeTests {
       report: .active, asOf: Self.now,
       columns: table.columns + [ReportColumn("is_partial", .flag)],
       rows: table.rows.map { $0 + [.flag(true)] }, isCutShort: false)
-    #expect(DataTable(table, of: Self.request()).rows.map(\.rowClass) == ["unfinished"])
+    let march = Self.request(.active, "from=2026-03-01&to=2026-03-31")
+    #expect(DataTable(table, of: march).rows.map(\.rowClass) == ["unfinished"])
   }
 
   // swift-format-ignore

@@ -313,16 +313,19 @@ struct ReportChartTests {
   }
 
   @Test func `each table of unclaimed charges has its own total`() {
-    func tables(_ rows: (wasOver: Bool, product: String)...) -> [DataTable] {
+    func tables(_ rows: (wasOver: Bool, hasEnded: Bool, product: String)...) -> [DataTable] {
       let table = Self.table(
-        .unclaimed, [("was_over", .flag), ("product_id", .text), ("number", .number)],
-        rows.map { [.flag($0.wasOver), .text($0.product), .number(1)] })
+        .unclaimed,
+        [("was_over", .flag), ("has_ended", .flag), ("product_id", .text), ("number", .number)],
+        rows.map { [.flag($0.wasOver), .flag($0.hasEnded), .text($0.product), .number(1)] })
       return Self.request(table).tables(table, previous: nil)
     }
-    let waiting = tables((false, "a"), (false, "b"))
+    let waiting = tables((false, false, "a"), (false, false, "b"))
     #expect(waiting.map(\.caption) == ["Waiting for an account"])
-    let both = tables((false, "a"), (false, "b"), (true, "a"), (true, "b"), (true, "c"))
-    #expect(both.map { $0.rows.last?.cells.last?.text } == ["2", "3"])
+    let all = tables(
+      (false, false, "a"), (false, false, "b"), (false, true, "a"), (true, true, "a"),
+      (true, true, "b"), (true, true, "c"))
+    #expect(all.map { $0.rows.last?.cells.last?.text } == ["2", "1", "3"])
   }
 
   @Test func `while nothing has ended, all is counted`() {
@@ -534,7 +537,8 @@ struct ReportChartTests {
     let request = Self.request(table)
     let values = DataTable(
       of: "ltv_milliunits", totals: ["revenue_milliunits", "proceeds_milliunits"], "LTV",
-      in: table, currency: "EUR", of: request)
+      meaning: "A sum.", in: table, currency: "EUR", of: request)
+    #expect(values.note?.contains("A sum.") == true)
     #expect(values.caption == "LTV, EUR")
     #expect(
       values.rows.map { $0.cells.map(\.text) } == [
@@ -542,7 +546,9 @@ struct ReportChartTests {
         ["Mar 2026", "1", "6.00", "4.20", "5.00", "6.00"],
       ])
     #expect(
-      DataTable(of: "ltv_milliunits", "LTV", in: table, currency: "USD", of: request).rows.isEmpty)
+      DataTable(
+        of: "ltv_milliunits", "LTV", meaning: "", in: table, currency: "USD", of: request
+      ).rows.isEmpty)
     let split = Self.request(table, "by=product").tables(table, previous: nil)
     #expect(split[0].caption.hasSuffix(", EUR"))
     #expect(split[0].rows.map { $0.cells.last?.text } == ["5.00", "7.00"])

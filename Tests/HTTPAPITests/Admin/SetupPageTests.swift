@@ -216,6 +216,27 @@ struct SetupPageTests {
         "Event \(first.eventID)", "Event \(second.eventID)", "120 ms", ">Delivered<",
         "&lt;b&gt;down&lt;/b&gt;", "Account &lt;anna&gt;", "not configured",
       ] { #expect(page.contains(text), "\(text)") }
+      #expect(page.contains("<pre>{&quot;id&quot;:&quot;\(first.eventID)&quot;"))
+      for (query, shown) in [
+        ("outcome=failed", [second]), ("outcome=delivered", [first]), ("type=test", []),
+        ("type=\(LedgerEvent.Kind.transactionRecorded.rawValue)&outcome=delivered", [first]),
+      ] {
+        let page = try await browser.get("/admin/webhooks?\(query)")
+        for delivery in [first, second] {
+          #expect(
+            page.contains(">Event \(delivery.eventID)<") == shown.contains(delivery), "\(query)")
+        }
+      }
+      // Page after page.
+      let latest = try await browser.get("/admin/webhooks?limit=1")
+      let next = try #require(
+        latest.text.firstMatch(of: /href=\x22(\/admin\/webhooks[^\x22]*)\x22 rel=\x22next/)?.1)
+      let older = try await browser.get(String(next).replacing("&amp;", with: "&"))
+      for delivery in [first, second] {
+        let text = ">Event \(delivery.eventID)<"
+        #expect(latest.contains(text) != older.contains(text))
+      }
+      #expect(page.contains(#"Webhooks <span class="count">1</span>"#))
       #expect(!page.contains("/admin/webhooks/test"))
       #expect(try await browser.post("/admin/webhooks/test", []).status == 409)
 
@@ -241,7 +262,7 @@ struct SetupPageTests {
         ).first)
       _ = try await webhooks.nextDelivery(again, attempt: attempt(first, "third"), at: now)
       #expect(
-        try await Set(webhooks.latestAttempts(limit: 9).map(\.attempt.failure))
+        try await Set(webhooks.attempts(limit: 9).map(\.attempt.failure))
           == ["third", "<b>down</b>"])
     }
   }
@@ -261,6 +282,9 @@ struct SetupPageTests {
       #expect(
         try await browser.get("/admin/webhooks")
           .contains("The test event was not delivered. HTTP 500."))
+      let log = try await browser.get("/admin/webhooks?type=test")
+      #expect(log.contains(">Delivered<") && log.contains(">Failed<") && log.contains("HTTP 500."))
+      #expect(!log.contains("type=\"checkbox\""))
       let bodies = await sent.bodies
       #expect(bodies.count == 2)
       let event = try JSONValue(parsing: Array(bodies[0].utf8))
@@ -297,7 +321,8 @@ struct SetupPageTests {
           #"No open items in the queues. <a href="/admin/health">View health</a>"#))
       let page = try await browser.get("/admin/health")
       for text in [
-        "1.2.3", "It &lt;works&gt;.", "Check &amp; retry.", ">shop<", ">desk<", ">ops<",
+        "1.2.3", "not reloaded since this server started", "It &lt;works&gt;.",
+        "Check &amp; retry.", ">shop<", ">desk<", ">ops<",
         ">support<",
       ] { #expect(page.contains(text), "\(text)") }
       let places = ["Unreachable.", "Odd.", "It &lt;works"].map { page.text.range(of: $0) }

@@ -18,7 +18,7 @@ struct UnclaimedChargeTests {
     var all: [UnclaimedCharge] = []
     while true {
       let page = try await ledger.ownership.unclaimedCharges(
-        wasOver: wasOver, after: all.last.map { ($0.chargedAt, $0.charge) }, limit: limit)
+        wasOver: wasOver, after: all.last.map { ($0.firstSeenAt, $0.charge) }, limit: limit)
       #expect(page.count <= limit)
       guard !page.isEmpty else { return all }
       all += page
@@ -37,10 +37,10 @@ struct UnclaimedChargeTests {
       try await ledger.learn([charge("1", on: 0)], on: 31)
       // Apple has made the period longer, and said so late.
       try await ledger.learn([charge("1", on: 0, days: 40, asOf: 32)], on: 33)
-      func wasOver(knownAt date: Double?) async throws -> [Bool] {
+      func wasOver(knownAt date: Double?, _ column: SQL = "was_over") async throws -> [Bool] {
         try await ledger.database.query(
           """
-          SELECT was_over FROM tenure.report_unclaimed(as_of => \(day(60)),
+          SELECT \(column) FROM tenure.report_unclaimed(as_of => \(day(60)),
             known_at => \(date.map { day($0) }))
           """
         ).decode(Bool.self)
@@ -48,6 +48,9 @@ struct UnclaimedChargeTests {
       #expect(try await wasOver(knownAt: nil) == [false])
       #expect(try await wasOver(knownAt: 34) == [false])
       #expect(try await wasOver(knownAt: 32) == [true])
+      // By the end of the report's moment.
+      #expect(try await wasOver(knownAt: nil, "has_ended") == [true])
+      #expect(try await wasOver(knownAt: 34, "has_ended") == [false])
       #expect(try await ledger.auditor.audit().differences == [])
     }
   }
@@ -97,6 +100,14 @@ struct UnclaimedChargeTests {
       #expect(first.amountMilliunits == 9990)
       #expect(first.currency == "EUR")
       #expect(first.decision.rule == .unclaimed)
+
+      // The alert and the menu leave out what has ended since, and what had ended before.
+      for (date, production, sandbox) in [(59.0, 4, 2), (62, 2, 1), (91, 0, 0)] {
+        let reading = try await ledger.maintenance.reading(at: day(date))
+        #expect(reading.unclaimedCharges == [.production: production, .sandbox: sandbox])
+        let waiting = try await ledger.accounts.waitingCounts(upTo: 3, at: day(date))
+        #expect(waiting == (min(production, 3), 0, 0))
+      }
     }
   }
 }

@@ -372,13 +372,13 @@ SELECT measure, number FROM tenure.report_ownership('2026-04-02', '2026-04-02', 
 
 -- unclaimed
 SELECT * FROM tenure.report_unclaimed(as_of => '2026-04-15 12:00Z');
---= false|5: 30 days and more|coins|EUR|1|2500|2500|2026-03-01T00:00:00+00:00
---= true|2: under a day|mystery||1|0|0|2026-04-15T10:30:00+00:00
+--= false|false|5: 30 days and more|coins|EUR|1|2500|2500|2026-03-01T00:00:00+00:00
+--= true|true|2: under a day|mystery||1|0|0|2026-04-15T10:30:00+00:00
 
 -- unclaimed with trials, as known then, one by one
-SELECT was_over, age, product_id, transaction_id, number, amount_milliunits FROM tenure.report_unclaimed_item(include_trials => true, known_at => '2026-03-01 00:30Z') ORDER BY 4;
---= false|5: 30 days and more|month|t31|1|0
---= false|1: under an hour|coins|tc1|1|2500
+SELECT was_over, has_ended, age, product_id, transaction_id, number, amount_milliunits FROM tenure.report_unclaimed_item(include_trials => true, known_at => '2026-03-01 00:30Z') ORDER BY 5;
+--= false|true|5: 30 days and more|month|t31|1|0
+--= false|false|1: under an hour|coins|tc1|1|2500
 
 -- orders: opened, open, expired, paid, refunded; waits; paid without an order, not delivered
 SELECT * FROM tenure.report_orders('2026-02-01', '2026-04-30', as_of => '2026-04-15 12:00Z');

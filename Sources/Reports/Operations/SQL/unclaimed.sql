@@ -33,13 +33,15 @@ CREATE OR REPLACE FUNCTION report_unclaimed_item(
     product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (was_over boolean, age text, product_id text, original_transaction_id text,
-    transaction_id text, charged_at timestamptz, first_seen_at timestamptz, expires_at timestamptz,
-    number bigint, currency text, amount_milliunits bigint, price_source text)
+RETURNS TABLE (was_over boolean, has_ended boolean, age text, product_id text,
+    original_transaction_id text, transaction_id text, charged_at timestamptz,
+    first_seen_at timestamptz, expires_at timestamptz, number bigint, currency text,
+    amount_milliunits bigint, price_source text)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT coalesce(t.expires_at <= t.recorded_at, false), age.class, m.product_id,
-        m.charge_original_transaction_id, m.transaction_id, m.at, t.recorded_at, t.expires_at,
-        m.number::bigint, m.currency, m.amount_milliunits, m.price_source
+    SELECT coalesce(t.expires_at <= t.recorded_at, false),
+        coalesce(t.expires_at <= greatest(t.recorded_at, least(as_of, known_at)), false), age.class,
+        m.product_id, m.charge_original_transaction_id, m.transaction_id, m.at, t.recorded_at,
+        t.expires_at, m.number::bigint, m.currency, m.amount_milliunits, m.price_source
     FROM unclaimed_charge(product, environment, include_family_shared, include_trials,
         known_at, least(as_of, known_at)) AS m
     LEFT JOIN store_transaction AS u ON u.environment = report_unclaimed_item.environment
@@ -77,22 +79,20 @@ CREATE OR REPLACE FUNCTION report_unclaimed(
     product text DEFAULT NULL, environment text DEFAULT 'production',
     include_family_shared boolean DEFAULT false, include_trials boolean DEFAULT false,
     known_at timestamptz DEFAULT NULL, as_of timestamptz DEFAULT now())
-RETURNS TABLE (was_over boolean, age text, product_id text, currency text, number bigint,
-    amount_milliunits bigint, from_catalogue_milliunits bigint, oldest_at timestamptz)
+RETURNS TABLE (was_over boolean, has_ended boolean, age text, product_id text, currency text,
+    number bigint, amount_milliunits bigint, from_catalogue_milliunits bigint,
+    oldest_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT i.was_over, i.age, i.product_id, i.currency, sum(i.number)::bigint,
-        sum(i.amount_milliunits)::bigint,
-        coalesce(sum(i.amount_milliunits) FILTER (WHERE i.price_source = 'catalogue'), 0)::bigint,
-        min(i.first_seen_at)
-    FROM report_unclaimed_item(product, environment, include_family_shared, include_trials, known_at,
-        as_of) AS i
-    GROUP BY i.was_over, i.age, i.product_id, i.currency
-    ORDER BY i.was_over, i.age, i.product_id, i.currency;
+    SELECT i.was_over, i.has_ended, i.age, i.product_id, i.currency, sum(i.number)::bigint,
+        sum(i.amount_milliunits)::bigint, coalesce(sum(i.amount_milliunits)
+            FILTER (WHERE i.price_source = 'catalogue'), 0)::bigint, min(i.first_seen_at)
+    FROM report_unclaimed_item(product, environment, include_family_shared, include_trials,
+        known_at, as_of) AS i GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5;
 END;
 COMMENT ON FUNCTION report_unclaimed IS
     'Recorded charges without an owner at as_of, refunded ones, too, by product and currency. age: '
     'since they were first seen. amount: empty, as currency, if no price is known. from_catalogue: '
     'the part of it at the catalogue''s price. was_over: the period had ended when the charge was '
     'first seen: the history that comes with a first receipt and is not going to be claimed. '
-    'Trials and family sharing are left out, unless included. As known at known_at: the owner and '
-    'the end known then.';
+    'has_ended: by as_of, so that no access is left to give. Trials and family sharing are left '
+    'out, unless included. As known at known_at: the owner and the end known then.';
