@@ -288,7 +288,7 @@ struct AccountPageController: Controller {
 
 extension [String] {
   /// Each text once, in order: several entitlements of one product end together.
-  fileprivate var withoutRepetition: [String] {
+  var withoutRepetition: [String] {
     var seen: Set<String> = []
     return filter { seen.insert($0).inserted }
   }

@@ -49,13 +49,10 @@ struct CustomerListController: Controller {
 
   private struct Filter: Sendable {
     private static let none = "No entitlement"
-    /// The badges, but those that only a look at the charge tells apart.
-    static let states = [
-      "Active", "Grace period", "Billing retry", "Payment failed", "Expired", "Upgraded",
-      "Refunded",
-      "Moved", "Revoked", none,
-    ]
-    static let labels = ["Refunded": "Refunded or no longer shared", "Moved": "Moved or released"]
+    static let states =
+      Entitlement.State.allCases.flatMap { state in
+        Entitlement.EndReason.allCases.map { Badge(state, $0).text }
+      }.withoutRepetition + [none]
 
     var state: String?
     var product: ProductID?
@@ -211,7 +208,10 @@ struct CustomerListController: Controller {
     return [
       FormField(
         id: "state", name: "state", label: "State", isSelect: true,
-        options: options(Filter.states, filter.state) { Filter.labels[$0] ?? $0 }),
+        options: options(Filter.states, filter.state) {
+          // Only the charge tells whether it has another owner or none.
+          $0 == "Moved" ? "Moved or released" : $0
+        }),
       FormField(
         id: "product", name: "product_id", label: "Product with entitlement", isSelect: true,
         options: options(

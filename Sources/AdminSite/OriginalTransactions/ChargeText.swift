@@ -34,23 +34,20 @@ extension Badge {
     return [period, sharing].compactMap(\.self).map { Badge(text: $0, tone: Tone.info) }
   }
 
-  init(_ entitlement: Entitlement) {
-    switch entitlement.state {
-    case .active: self.init(text: "Active", tone: Tone.good)
-    case .inGracePeriod: self.init(text: "Grace period", tone: Tone.warning)
-    case .inBillingRetry: self.init(text: "Billing retry", tone: Tone.warning)
-    case .revoked where entitlement.endedBecause == .refunded:
-      self.init(text: "Refunded", tone: Tone.bad)
-    case .revoked where entitlement.endedBecause == .familySharingEnded: self = .noLongerShared
-    case .revoked where entitlement.endedBecause == .moved,
-      .expired where entitlement.endedBecause == .moved:
-      self.init(text: "Moved", tone: Tone.warning)
-    case .revoked: self.init(text: "Revoked", tone: Tone.bad)
-    case .expired where entitlement.endedBecause == .replaced:
-      self.init(text: "Upgraded", tone: Tone.quiet)
-    case .expired where entitlement.endedBecause == .billing:
-      self.init(text: "Payment failed", tone: Tone.warning)
-    case .expired: self.init(text: "Expired", tone: Tone.quiet)
+  init(_ entitlement: Entitlement) { self.init(entitlement.state, entitlement.endedBecause) }
+
+  init(_ state: Entitlement.State, _ reason: Entitlement.EndReason?) {
+    switch (state, reason) {
+    case (.active, _): self.init(text: "Active", tone: Tone.good)
+    case (.inGracePeriod, _): self.init(text: "Grace period", tone: Tone.warning)
+    case (.inBillingRetry, _): self.init(text: "Billing retry", tone: Tone.warning)
+    case (.revoked, .refunded): self.init(text: "Refunded", tone: Tone.bad)
+    case (.revoked, .familySharingEnded): self = .noLongerShared
+    case (.revoked, .moved), (.expired, .moved): self.init(text: "Moved", tone: Tone.warning)
+    case (.revoked, _): self.init(text: "Revoked", tone: Tone.bad)
+    case (.expired, .replaced): self.init(text: "Upgraded", tone: Tone.quiet)
+    case (.expired, .billing): self.init(text: "Payment failed", tone: Tone.warning)
+    case (.expired, _): self.init(text: "Expired", tone: Tone.quiet)
     }
   }
 

@@ -230,7 +230,7 @@ struct CustomerTests {
       _ = try await api.call(.put, "/v1/products/coins", ["type": "consumable"], as: .admin)
       let form = try await browser.get("/admin/accounts")
       #expect(form.contains(">monthly</option>") && !form.contains(">coins</option>"))
-      for state in ["Payment failed", "Moved or released", "Refunded or no longer shared"] {
+      for state in ["Payment failed", "Moved or released", "No longer shared"] {
         #expect(form.contains(">\(state)</option>"))
       }
       let all = try await listed("")
