@@ -168,10 +168,8 @@ CREATE TABLE purchase_order (
     opened_by_key           uuid,
     PRIMARY KEY (account_key, order_id),
     CONSTRAINT purchase_order_fulfilled_by_a_charge CHECK (
-        (status IN ('open', 'expired')) = (fulfilled_at IS NULL)
-        AND (fulfilled_at IS NULL) = (environment IS NULL)
-        AND (fulfilled_at IS NULL) = (original_transaction_id IS NULL)
-        AND (fulfilled_at IS NULL) = (transaction_id IS NULL)),
+        (status IN ('open', 'expired')) = (fulfilled_at IS NULL) AND num_nulls(fulfilled_at,
+            environment, original_transaction_id, transaction_id) IN (0, 4)),
     CONSTRAINT purchase_order_is_named_for_a_charge
         CHECK (NOT is_named OR fulfilled_at IS NOT NULL)
 );
@@ -757,10 +755,8 @@ CREATE TABLE original_transaction (
     -- The product of the next renewal, by Apple's latest statement since the latest charge.
     auto_renew_product_id   text,
     PRIMARY KEY (environment, original_transaction_id),
-    CONSTRAINT original_transaction_head CHECK (
-        (head_number = 0) = (head_hash IS NULL)
-        AND (head_number = 0) = (head_recorded_at IS NULL)
-        AND (head_number = 0) = (head_stored_at IS NULL))
+    CONSTRAINT original_transaction_head CHECK (num_nulls(head_hash, head_recorded_at,
+        head_stored_at) = CASE head_number WHEN 0 THEN 3 ELSE 0 END)
 );
 COMMENT ON TABLE original_transaction IS
     'The head of each chain and the current state. [by original_transaction_id]';
@@ -1173,6 +1169,10 @@ RETURNS trigger
 LANGUAGE plpgsql
 AS $$
 BEGIN
+    IF TG_LEVEL = 'STATEMENT' THEN
+        INSERT INTO tenure.account_change DEFAULT VALUES;
+        RETURN NULL;
+    END IF;
     IF TG_OP <> 'INSERT' THEN
         INSERT INTO tenure.account_change (account_id) VALUES (OLD.account_id);
     END IF;
@@ -1183,29 +1183,19 @@ BEGIN
 END
 $$;
 
-CREATE OR REPLACE FUNCTION note_change_of_all()
-RETURNS trigger
-LANGUAGE plpgsql
-AS $$
-BEGIN
-    INSERT INTO tenure.account_change DEFAULT VALUES;
-    RETURN NULL;
-END
-$$;
-
 -- On every table from which the entitlements of a read follow (a test compares them).
 CREATE TRIGGER account_change AFTER INSERT OR UPDATE OR DELETE ON holding
     FOR EACH ROW EXECUTE FUNCTION note_account_change();
 CREATE TRIGGER account_change_of_all AFTER TRUNCATE ON holding
-    FOR EACH STATEMENT EXECUTE FUNCTION note_change_of_all();
+    FOR EACH STATEMENT EXECUTE FUNCTION note_account_change();
 CREATE TRIGGER account_change AFTER INSERT OR UPDATE OR DELETE ON account_grant
     FOR EACH ROW EXECUTE FUNCTION note_account_change();
 CREATE TRIGGER account_change_of_all AFTER TRUNCATE ON account_grant
-    FOR EACH STATEMENT EXECUTE FUNCTION note_change_of_all();
+    FOR EACH STATEMENT EXECUTE FUNCTION note_account_change();
 CREATE TRIGGER account_change_of_all AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON product
-    FOR EACH STATEMENT EXECUTE FUNCTION note_change_of_all();
+    FOR EACH STATEMENT EXECUTE FUNCTION note_account_change();
 CREATE TRIGGER account_change_of_all AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON product_entitlement
-    FOR EACH STATEMENT EXECUTE FUNCTION note_change_of_all();
+    FOR EACH STATEMENT EXECUTE FUNCTION note_account_change();
 -- Also in sessions that restore or replicate.
 ALTER TABLE holding ENABLE ALWAYS TRIGGER account_change;
 ALTER TABLE holding ENABLE ALWAYS TRIGGER account_change_of_all;

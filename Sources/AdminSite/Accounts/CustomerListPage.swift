@@ -256,10 +256,19 @@ struct CustomerListController: Controller {
 
   // MARK: CSV
 
-  private static let columns = [
-    "account_id", "label", "email", "entitlements", "access_until", "spent", "products",
-    "first_seen_at",
-  ]
+  private typealias Line = (customer: Customer, tags: [Tag], spent: [AccountStore.SpentSum])
+
+  /// The columns of the page.
+  private static var columns: [(name: String, value: (Line) -> String?)] {
+    [
+      ("account_id", { $0.customer.account.id }), ("label", { $0.customer.account.label }),
+      ("email", { $0.customer.account.email }),
+      ("entitlements", { $0.tags.map { "\($0.label): \($0.state.text)" }.joined(separator: ", ") }),
+      ("access_until", { $0.customer.isEndless ? "no end" : $0.customer.accessEnd?.description }),
+      ("spent", { Price.text($0.spent) }), ("products", { $0.customer.productNames }),
+      ("first_seen_at", { $0.customer.account.createdAt.description }),
+    ]
+  }
 
   private func csv(_ filter: Filter) -> Response {
     Response(
@@ -276,15 +285,18 @@ struct CustomerListController: Controller {
 
   @concurrent
   private func write(_ filter: Filter, to writer: inout any ResponseBodyWriter) async throws {
-    try await writer.write(Self.lines([Self.columns]))
+    try await writer.write(Self.lines([Self.columns.map(\.name)]))
     var cursor: TimedCursor<String>?
     while true {
       let batch = try await customers(filter, after: cursor, limit: Self.batch)
       let found = batch.filter(filter.matches)
       let ended = try await ledger.entitlementCharges(of: found)
       let spent = try await ledger.accounts.spent(by: found.map(\.account), at: now())
-      try await writer.write(
-        Self.lines(found.map { $0.row(ended, spent: spent[$0.account.key] ?? []) }))
+      let lines = found.map { customer -> [String?] in
+        let line = (customer, customer.tags(ended), spent[customer.account.key] ?? [])
+        return Self.columns.map { $0.value(line) }
+      }
+      try await writer.write(Self.lines(lines))
       guard batch.count == Self.batch, let last = batch.last else { return }
       cursor = Self.cursor(last.account)
     }
@@ -292,18 +304,6 @@ struct CustomerListController: Controller {
 
   private static func lines(_ rows: [[String?]]) -> ByteBuffer {
     ByteBuffer(string: rows.map { $0.csvLine(guardsFormulas: true) }.joined())
-  }
-}
-
-extension CustomerListController.Customer {
-  /// A line of the file, with the columns of the page.
-  fileprivate func row(_ ended: EntitlementCharges, spent: [AccountStore.SpentSum]) -> [String?] {
-    [
-      account.id, account.label, account.email,
-      tags(ended).map { "\($0.label): \($0.state.text)" }.joined(separator: ", "),
-      isEndless ? "no end" : accessEnd?.description, Price.text(spent), productNames,
-      account.createdAt.description,
-    ]
   }
 }
 

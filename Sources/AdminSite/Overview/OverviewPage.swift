@@ -23,7 +23,8 @@ struct OverviewPageController: Controller {
       answers.tables[.active].map { ReportCharts(table: $0, request: weeks).pictures } ?? []
     return PageRenderer.response(
       (
-        page: frame, attention: answers.attention, groups: answers.groups,
+        page: frame, attention: answers.attention(with: frame.waiting, at: pages.now()),
+        groups: answers.groups,
         weekNote: answers.weekNote,
         activeChart: charts.first ?? Chart(linesOf: Self.nothing("Active subscriptions")),
         movementChart: charts.dropFirst().first
@@ -99,12 +100,11 @@ struct OverviewQuestion: Hashable, Sendable {
   static let renewalsDueBefore = OverviewQuestion(.renewalsDue, weeks: .renewalsDue) { $0.days = 7 }
   static let intake = OverviewQuestion(.intake) { $0.days = 7 }
   static let intakeFailures = OverviewQuestion(.intake, weeks: .intake) { $0.days = 7 }
-  static let unclaimed = OverviewQuestion(.unclaimed)
   static let recentActions = OverviewQuestion(.audit) { ($0.listsItems, $0.limit) = (true, 8) }
 
   static let allCases = [
     active, trials, mrr, churn, renewalsDue, billingIssues, revenue, intake, intakeFailures,
-    unclaimed, recentActions, renewalsDueBefore,
+    recentActions, renewalsDueBefore,
   ]
 
   var question: ReportQuestion { weeks.map { .weeks($0) } ?? .table(report, choices) }

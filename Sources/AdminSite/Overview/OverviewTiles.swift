@@ -1,3 +1,4 @@
+import LedgerStorage
 import Reports
 import Subscriptions
 
@@ -292,13 +293,13 @@ extension OverviewAnswers {
   // MARK: Attention
 
   /// Work that needs an administrator.
-  var attention: [some Sendable] {
+  func attention(with waiting: AccountStore.WaitingCounts?, at now: Timestamp) -> [some Sendable] {
     let parked = counted(["jobs_parked", "deliveries_parked"])
     let rejected = counted(["submissions_rejected"])
     return [
       item(
-        unclaimed.number, "unclaimed charge", "unclaimed charges", unclaimed.oldest,
-        AdminURL.unclaimed, Tone.warning),
+        Int64(waiting?.unclaimed ?? 0), "unclaimed charge", "unclaimed charges",
+        waiting?.unclaimedSince.map { (now - $0).inMilliseconds }, AdminURL.unclaimed, Tone.warning),
       item(
         parked.number, "failed job or delivery", "failed jobs and deliveries", parked.oldest,
         AdminURL.parked, Tone.bad),
@@ -315,17 +316,6 @@ extension OverviewAnswers {
     return (
       Count.text(Int(number), one, many),
       oldest.map { "(oldest: \(Age.text(.milliseconds($0))))" }, href, tone
-    )
-  }
-
-  /// Unclaimed charges whose period lasts.
-  private var unclaimed: (number: Int64, oldest: Int64?) {
-    guard let asOf = tables[.unclaimed]?.asOf else { return (0, nil) }
-    let counted = rows(.unclaimed).filter { $0["has_ended"] == .flag(false) }
-    let first = counted.compactMap { $0["oldest_at"]?.time }.min()
-    return (
-      counted.reduce(0) { $0 + $1.integer("number") },
-      first.map { Int64(clamping: ($0.milliseconds - asOf.milliseconds).magnitude) }
     )
   }
 

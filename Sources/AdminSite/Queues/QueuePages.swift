@@ -27,9 +27,14 @@ struct QueueController: Controller {
       request, wasOver: true, prefix: "historical_")
     let owners = try await LastOwners(of: charges + historical, in: ledger)
     func row(_ unclaimed: UnclaimedCharge) -> some Sendable { self.row(unclaimed, owners) }
+    let frame = try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context)
+    let count = frame.waiting?.unclaimed ?? 0
+    let since = frame.waiting?.unclaimedSince.map { " (oldest: \(Age.text(pages.now() - $0)))" }
     return PageRenderer.response(
       (
-        page: try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context),
+        page: frame,
+        waiting: "\(PageRenderer.bounded(count)) \(count == 1 ? "charge waits" : "charges wait")"
+          + " for access\(since ?? "").",
         charges: charges.map(row), paging: paging, historical: historical.map(row),
         hasHistorical: !historical.isEmpty || historicalPaging != nil,
         historicalPaging: historicalPaging

@@ -1,3 +1,4 @@
+import LedgerStorage
 import Subscriptions
 
 /// The context of the template `layout`, which reads it as `page`.
@@ -17,6 +18,8 @@ struct PageFrame: Sendable {
   /// The first group has no heading; badges count the items of a page.
   var navigation: [(heading: String?, items: [NavigationItem])] = []
   var flash: Flash?
+  /// What the badges count; nil without a query.
+  var waiting: AccountStore.WaitingCounts?
   var asOf: Moment?
   /// Breadcrumbs, outermost first.
   var trail: [PageLink] = []

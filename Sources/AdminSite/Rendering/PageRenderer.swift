@@ -28,29 +28,35 @@ struct PageRenderer: Sendable {
   /// The frame of a page that must not query the database.
   static func frame(
     _ title: String, at current: String? = nil, _ context: APIContext,
-    waiting: (unclaimed: Int, jobs: Int, deliveries: Int) = (0, 0, 0)
+    waiting: AccountStore.WaitingCounts? = nil
   ) -> PageFrame {
     guard let session = context.admin.session else { return PageFrame(title: title) }
     return PageFrame(
       title: title, administrator: session.caller.name, csrfToken: session.formToken,
       navigation: navigation(of: session.caller.role, at: current, waiting),
-      flash: context.admin.flash)
+      flash: context.admin.flash, waiting: waiting)
   }
 
   /// Bounds the time that counting takes.
   private static let mostCounted: Int64 = 1000
 
+  /// A number of ``PageFrame/waiting``.
+  static func bounded(_ count: Int) -> String {
+    count < mostCounted ? "\(count)" : "\(mostCounted)+"
+  }
+
   private static func navigation(
     of role: APIKeys.Role, at current: String?,
-    _ waiting: (unclaimed: Int, jobs: Int, deliveries: Int)
+    _ waiting: AccountStore.WaitingCounts?
   ) -> [(heading: String?, items: [PageFrame.NavigationItem])] {
-    func item(_ label: String, _ href: String, waiting count: Int = 0) -> PageFrame.NavigationItem {
-      let badge = count < mostCounted ? "\(count)" : "\(mostCounted)+"
-      return (label, href, href == current, count > 0 ? badge : nil)
+    func item(_ label: String, _ href: String, waiting count: Int? = nil)
+      -> PageFrame.NavigationItem
+    {
+      (label, href, href == current, count.flatMap { $0 > 0 ? bounded($0) : nil })
     }
     let products = item("Products", AdminURL.products)
     let customers = item("Customers", AdminURL.customers)
-    let unclaimed = item("Unclaimed charges", AdminURL.unclaimed, waiting: waiting.unclaimed)
+    let unclaimed = item("Unclaimed charges", AdminURL.unclaimed, waiting: waiting?.unclaimed)
     guard role == .admin else {
       return [(nil, [customers, item("Search", AdminURL.search("")), unclaimed, products])]
     }
@@ -60,7 +66,7 @@ struct PageRenderer: Sendable {
         "Queue",
         [
           unclaimed,
-          item("Failed jobs", AdminURL.parked, waiting: waiting.jobs),
+          item("Failed jobs", AdminURL.parked, waiting: waiting?.jobs),
           item("Rejected receipts", AdminURL.rejected),
         ]
       ),
@@ -74,7 +80,7 @@ struct PageRenderer: Sendable {
       (
         "Setup",
         [
-          products, item("Webhooks", AdminURL.webhooks, waiting: waiting.deliveries),
+          products, item("Webhooks", AdminURL.webhooks, waiting: waiting?.deliveries),
           item("Health", AdminURL.health),
         ]
       ),

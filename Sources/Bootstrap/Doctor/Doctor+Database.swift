@@ -350,10 +350,10 @@ extension Doctor {
 
   private func parked(_ reading: LedgerReading) -> DoctorFinding {
     let check = "work.parked"
-    guard !reading.discardedJobs.isEmpty else { return .ok(check, "No parked jobs.") }
+    guard let since = reading.discardedSince else { return .ok(check, "No parked jobs.") }
     let kinds = reading.discardedJobs.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }
     return .warning(
-      check, "Parked jobs: \(kinds.joined(separator: ", ")).",
+      check, "Parked jobs, since \(since): \(kinds.joined(separator: ", ")).",
       remedy: "`tenure jobs` shows the reasons; `tenure jobs retry` retries them.")
   }
 
@@ -365,11 +365,12 @@ extension Doctor {
         check, "Webhook deliveries have been pending since \(since).",
         remedy: "`tenure webhooks` shows the receiver's responses.")
     }
-    return reading.parkedDeliveries == 0
-      ? .ok(check, "Webhook deliveries are on time.")
-      : .warning(
-        check, "Parked webhook deliveries: \(reading.parkedDeliveries).",
-        remedy: "Fix the receiver, then run `tenure webhooks redeliver --parked`.")
+    guard let since = reading.parkedSince else {
+      return .ok(check, "Webhook deliveries are on time.")
+    }
+    return .warning(
+      check, "Parked webhook deliveries, since \(since): \(reading.parkedDeliveries).",
+      remedy: "Fix the receiver, then run `tenure webhooks redeliver --parked`.")
   }
 
   private func notifications(_ ledger: Ledger, _ now: Timestamp) async throws -> DoctorFinding {

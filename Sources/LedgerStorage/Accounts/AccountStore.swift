@@ -260,11 +260,14 @@ package struct AccountStore: LedgerStore {
     "SELECT \(columns) FROM tenure.account WHERE account_id = \(id)"
   }
 
-  /// Counts what waits for an administrator, each up to `limit`: unclaimed charges of production,
-  /// failed jobs, and deliveries that failed among the oldest.
-  package func waitingCounts(upTo limit: Int64, at now: Timestamp) async throws
-    -> (unclaimed: Int, jobs: Int, deliveries: Int)
-  {
+  /// What waits for an administrator: unclaimed charges of production, and when the first of them was
+  /// seen; failed jobs; and deliveries that failed among the oldest.
+  package typealias WaitingCounts = (
+    unclaimed: Int, unclaimedSince: Timestamp?, jobs: Int, deliveries: Int
+  )
+
+  /// Counts what waits for an administrator, each up to `limit`.
+  package func waitingCounts(upTo limit: Int64, at now: Timestamp) async throws -> WaitingCounts {
     let counts = try await database.batch([
       OwnershipStore.countOfWaiting(in: .production, limit: limit, at: now),
       """
@@ -275,8 +278,11 @@ package struct AccountStore: LedgerStore {
       SELECT count(*) FILTER (WHERE attempts > 0) FROM (
         SELECT attempts FROM tenure.webhook_delivery ORDER BY event_id LIMIT \(limit)) AS oldest
       """,
-    ]).map { try $0.decodeOnly(Int.self) }
-    return (counts[0], counts[1], counts[2])
+    ])
+    let (unclaimed, since) = try counts[0].decodeOnly(Int.self, Timestamp?.self)
+    return (
+      unclaimed, since, try counts[1].decodeOnly(Int.self), try counts[2].decodeOnly(Int.self)
+    )
   }
 
   // MARK: Exporting

@@ -17,6 +17,8 @@ package struct LedgerReading: Hashable, Sendable {
   package var backlogs: [Job.Queue: Backlog] = [:]
   /// Counts by kind; kinds without discarded jobs are missing.
   package var discardedJobs: [String: Int] = [:]
+  /// When the first of them failed.
+  package var discardedSince: Timestamp?
   package var waitingSubmissions = 0
   /// Unclaimed charges whose period lasts.
   package var unclaimedCharges: [Environment: Int] = [:]
@@ -24,6 +26,8 @@ package struct LedgerReading: Hashable, Sendable {
   /// When the oldest of them became due.
   package var waitingDeliveriesSince: Timestamp?
   package var parkedDeliveries = 0
+  /// When the first of them failed.
+  package var parkedSince: Timestamp?
   package var feedPosition: Int64 = 0
   package var unplacedEvents = 0
   package var pendingChanges = 0
@@ -48,19 +52,22 @@ extension Maintenance {
     for (queue, due, since) in try results[0].decode(Job.Queue.self, Int.self, Timestamp?.self) {
       reading.backlogs[queue] = LedgerReading.Backlog(due: due, since: since)
     }
-    reading.discardedJobs = Dictionary(
-      uniqueKeysWithValues: try results[1].decode(String.self, Int.self).map { ($0, $1) })
+    for (kind, count, since) in try results[1].decode(String.self, Int.self, Timestamp.self) {
+      reading.discardedJobs[kind] = count
+      reading.discardedSince = min(since, reading.discardedSince ?? since)
+    }
     reading.waitingSubmissions = try results[2].decodeOnly(Int.self)
     (reading.waitingDeliveries, reading.waitingDeliveriesSince) = try results[3].decodeOnly(
       Int.self, Timestamp?.self)
-    reading.parkedDeliveries = try results[4].decodeOnly(Int.self)
+    (reading.parkedDeliveries, reading.parkedSince) = try results[4].decodeOnly(
+      Int.self, Timestamp?.self)
     (reading.feedPosition, reading.unplacedEvents) = try results[5].decodeOnly(Int64.self, Int.self)
     reading.pendingChanges = try results[6].decodeOnly(Int.self)
     reading.lastHeartbeat = try results[7].decodeOnly(Timestamp?.self)
     reading.budgets = Dictionary(
       uniqueKeysWithValues: try results[8].decode(String.self, Double.self).map { ($0, $1) })
     for (environment, rows) in zip(Environment.allCases, results.dropFirst(9)) {
-      reading.unclaimedCharges[environment] = try rows.decodeOnly(Int.self)
+      reading.unclaimedCharges[environment] = try rows.decodeOnly(Int.self, Timestamp?.self).0
     }
     return reading
   }
@@ -81,7 +88,10 @@ extension Maintenance {
       ) AS coming ON true
       GROUP BY wanted.queue
       """,
-      "SELECT kind, count(*) FROM tenure.job WHERE discarded_at IS NOT NULL GROUP BY kind",
+      """
+      SELECT kind, count(*), min(discarded_at)
+      FROM tenure.job WHERE discarded_at IS NOT NULL GROUP BY kind
+      """,
       """
       SELECT count(*) FROM (
         SELECT 1 FROM tenure.job WHERE queue = 'submissions' AND discarded_at IS NULL LIMIT \(limit)
@@ -94,7 +104,7 @@ extension Maintenance {
         LIMIT \(limit)
       ) AS first
       """,
-      "SELECT count(*) FROM tenure.webhook_delivery WHERE parked_at IS NOT NULL",
+      "SELECT count(*), min(parked_at) FROM tenure.webhook_delivery WHERE parked_at IS NOT NULL",
       """
       SELECT \(SQL.feedEnd), (
         SELECT count(*) FROM (

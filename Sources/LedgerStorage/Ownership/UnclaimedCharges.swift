@@ -84,14 +84,15 @@ extension OwnershipStore {
       """
   }
 
-  /// Counts the charges whose customers wait for access, among the latest unclaimed ones.
+  /// Counts the charges whose customers wait for access, among the latest unclaimed ones, with the
+  /// date at which the first of them was seen.
   ///
   /// One whose period has ended stays in the list, because the payment still needs an owner; but it
   /// raises no alert, because there is no access left to give.
   static func countOfWaiting(in environment: Environment, limit: Int64, at now: Timestamp) -> SQL {
     """
-    SELECT count(*) FROM (
-      SELECT expires_at FROM tenure.store_transaction
+    SELECT count(*), min(recorded_at) FROM (
+      SELECT expires_at, recorded_at FROM tenure.store_transaction
       WHERE environment = \(environment) AND rule IS NOT NULL AND owner_account_key IS NULL
         AND coalesce(expires_at <= recorded_at, false) = false
       ORDER BY recorded_at DESC LIMIT \(limit)

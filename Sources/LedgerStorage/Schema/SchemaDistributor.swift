@@ -140,7 +140,7 @@ package struct SchemaDistributor: Sendable {
   func dropTriggers() async throws {
     try await database.runScript(
       """
-      DROP FUNCTION IF EXISTS tenure.note_account_change, tenure.note_change_of_all CASCADE;
+      DROP FUNCTION IF EXISTS tenure.note_account_change CASCADE;
       DELETE FROM tenure.account_change_log;
       """)
   }

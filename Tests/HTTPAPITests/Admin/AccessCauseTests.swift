@@ -450,6 +450,10 @@ struct AccessCauseTests {
         #expect(try await browser.get(path).contains(badge), "\(path)")
       }
       #expect(try await badgesAndHistory("yusuf", &browser).badges == ["No longer shared"])
+      for (state, isFound) in [("No+longer+shared", true), ("Refunded", false)] {
+        let list = try await browser.get("/admin/accounts?state=\(state)")
+        #expect(list.contains(">yusuf</a>") == isFound, "\(state)")
+      }
       let held = try await api.get("/v1/accounts/yusuf/entitlements")["entitlements"]?[0]
       #expect(held?["ended_because"] == "family_sharing_ended")
       #expect(try await verdict(of: "yusuf", api) == "Family Sharing ended on 6 Jan 2026.")

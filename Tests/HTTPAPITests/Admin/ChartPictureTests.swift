@@ -104,6 +104,13 @@ struct ChartPictureTests {
         "Net: 0 (2026-11-04), 6 at first (2026-11-01), between 0 and 6."))
   }
 
+  @Test func `what is drawn below zero is a loss`() {
+    let below = Report.all.flatMap(\.charts).flatMap(\.series).filter(\.added.isEmpty).map(\.name)
+    #expect(below.count > 4)
+    // What is recovered leaves the billing issues.
+    #expect(Set(below).subtracting(ReportCharts.losses) == ["Recovered"])
+  }
+
   @Test func `the same thing has one colour in all charts, and no two of a chart share one`() {
     func colours(_ names: [String]) -> [String] {
       let data = ChartData(

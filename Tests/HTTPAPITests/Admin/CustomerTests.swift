@@ -196,14 +196,17 @@ struct CustomerTests {
       _ = try await api.call(
         .put, "/v1/products/monthly",
         [
-          "type": "auto_renewable", "entitlements": ["premium"], "period": "P1M",
+          "type": "auto_renewable", "entitlements": ["news", "premium"], "period": "P1M",
           "price_milliunits": 9990, "currency": "USD",
         ], as: .admin)
       try await api.claim(Payment(id: "1", from: 0, to: 30, price: nil), by: "anna", on: 0.1)
       var browser = try await AdminBrowser.loggedIn(api)
       #expect(try await browser.get("/admin/accounts").contains(">≈ 9.99 USD</td>"))
       let file = try await browser.get("/admin/accounts?format=csv")
-      #expect(file.contains(",≈ 9.99 USD,monthly,"))
+      // A customer is one row.
+      #expect(file.contains("\r\nanna,,,\"news: Active, premium: Active\","))
+      #expect(
+        file.contains(",≈ 9.99 USD,monthly,") && file.text.split(separator: "\r\n").count == 2)
       #expect(try await browser.get("/admin/accounts/anna").contains("Spent ≈ 9.99 USD"))
     }
   }

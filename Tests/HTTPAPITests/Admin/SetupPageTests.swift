@@ -237,6 +237,8 @@ struct SetupPageTests {
         #expect(latest.contains(text) != older.contains(text))
       }
       #expect(page.contains(#"Webhooks <span class="count">1</span>"#))
+      // A delivery is no job.
+      #expect(!page.contains(#"Failed jobs <span class="count">"#))
       #expect(!page.contains("/admin/webhooks/test"))
       #expect(try await browser.post("/admin/webhooks/test", []).status == 409)
 

@@ -80,23 +80,17 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         r.segment, r.currency, r.size::bigint, round(r.revenue)::bigint, round(r.proceeds)::bigint,
         round(r.revenue / nullif(r.size, 0))::bigint, round(r.total / nullif(r.size, 0))::bigint
     FROM (
-        SELECT g.cohort, g.period, g.segment, g.currency, coalesce(f.revenue, 0) AS revenue,
-            coalesce(f.proceeds, 0) AS proceeds,
+        SELECT g.cohort, m.number::integer - 1 AS period, g.segment, g.currency,
+            coalesce(f.revenue, 0) AS revenue, coalesce(f.proceeds, 0) AS proceeds,
             sum(coalesce(f.size, 0)) OVER (PARTITION BY g.cohort, g.segment, g.currency) AS size,
             sum(coalesce(f.revenue, 0)) OVER (
-                PARTITION BY g.cohort, g.segment, g.currency ORDER BY g.period) AS total
-        FROM (
-            SELECT DISTINCT c.cohort, c.segment, c.currency, m.period
-            FROM flow AS c
-            CROSS JOIN LATERAL (
-                SELECT row_number() OVER (ORDER BY month)::integer - 1 AS period
-                FROM generate_series(c.cohort::timestamp,
-                    least(as_of, known_at) AT TIME ZONE time_zone, interval '1 month') AS month
-            ) AS m
-            WHERE c.currency IS NOT NULL
-        ) AS g
-        LEFT JOIN flow AS f ON f.cohort = g.cohort AND f.period = g.period
+                PARTITION BY g.cohort, g.segment, g.currency ORDER BY m.number) AS total
+        FROM (SELECT DISTINCT flow.cohort, flow.segment, flow.currency FROM flow) AS g
+        CROSS JOIN LATERAL generate_series(g.cohort::timestamp, least(as_of, known_at)
+            AT TIME ZONE time_zone, interval '1 month') WITH ORDINALITY AS m (month, number)
+        LEFT JOIN flow AS f ON f.cohort = g.cohort AND f.period = m.number - 1
             AND f.segment IS NOT DISTINCT FROM g.segment AND f.currency = g.currency
+        WHERE g.currency IS NOT NULL
     ) AS r
     ORDER BY r.cohort, r.period, r.segment, r.currency;
 END;

@@ -62,21 +62,6 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         known_at, moment) AS t;
 END;
 
--- Charges between two moments, as known now or at known_at.
-CREATE OR REPLACE FUNCTION charged_between(
-    first_moment timestamptz, last_moment timestamptz, environment text, known_at timestamptz)
-RETURNS TABLE (charge_original_transaction_id text, transaction_id text, product_id text,
-    at timestamptz, currency text, amount_milliunits bigint, price_source text)
-LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT m.charge_original_transaction_id, m.transaction_id, m.product_id, m.at, m.currency,
-        m.amount_milliunits, m.price_source
-    FROM movement AS m
-    WHERE m.environment = charged_between.environment AND m.kind = 'charged'
-        AND m.at >= first_moment AND m.at <= last_moment
-        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
-            ELSE m.known_from <= known_at AND known_at < m.known_until END;
-END;
-
 CREATE OR REPLACE FUNCTION report_orders_item(
     from_date date DEFAULT NULL, to_date date DEFAULT NULL, bucket text DEFAULT 'month',
     time_zone text DEFAULT 'UTC', product text DEFAULT NULL, environment text DEFAULT 'production',
@@ -91,25 +76,17 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
             least(as_of, known_at))
     )
     SELECT i.measure, i.from_day, i.product_id, i.order_id, i.original_transaction_id,
-        i.transaction_id, i.at, i.charged_at, i.wait_ms, 1::bigint, price.currency,
-        CASE WHEN price.currency IS NOT NULL THEN price.amount_milliunits END, price.price_source,
-        a.account_id
+        i.transaction_id, i.at, i.charged_at, i.wait_ms, 1::bigint,
+        coalesce(m.currency, i.currency), coalesce(m.amount_milliunits, i.amount_milliunits),
+        coalesce(m.price_source, CASE WHEN i.currency IS NOT NULL THEN 'app_store' END), a.account_id
     FROM item AS i
-    -- The price as report_revenue counts it.
-    LEFT JOIN charged_between((SELECT min(item.charged_at) FROM item),
-        (SELECT max(item.charged_at) FROM item), environment, known_at) AS m
+    -- The price as report_revenue counts it; there is no movement of another transaction of a charge.
+    CROSS JOIN (SELECT min(item.charged_at) AS first, max(item.charged_at) AS last FROM item) AS span
+    LEFT JOIN LATERAL movement_item(ARRAY['charged'], 'at', (span.first AT TIME ZONE 'UTC')::date,
+        (span.last AT TIME ZONE 'UTC')::date, 'UTC', NULL, environment, true, known_at, span.last) AS m
         ON m.at = i.charged_at AND m.transaction_id = i.transaction_id
         AND m.product_id = i.product_id
         AND m.charge_original_transaction_id = i.original_transaction_id
-    CROSS JOIN LATERAL (
-        SELECT m.currency, m.amount_milliunits, m.price_source
-        WHERE m.at IS NOT NULL
-        UNION ALL
-        -- There is no movement of another transaction of a charge.
-        SELECT CASE WHEN i.amount_milliunits IS NOT NULL THEN i.currency END, i.amount_milliunits,
-            CASE WHEN i.currency IS NOT NULL AND i.amount_milliunits IS NOT NULL THEN 'app_store' END
-        WHERE m.at IS NULL
-    ) AS price
     LEFT JOIN account_by_key AS a ON a.account_key = i.account_key;
 END;
 COMMENT ON FUNCTION report_orders_item IS

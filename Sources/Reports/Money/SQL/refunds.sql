@@ -36,21 +36,16 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         -- Refunds that were taken back are left out.
         HAVING sum(s.number) <> 0
     )
-    SELECT span.from_day, span.to_day, c.segment, r.reason, r.days_after, r.currency,
-        coalesce(r.number, 0)::bigint, coalesce(r.amount, 0)::bigint,
+    SELECT span.from_day, span.to_day, coalesce(p.segment, r.segment), r.reason, r.days_after,
+        r.currency, coalesce(r.number, 0)::bigint, coalesce(r.amount, 0)::bigint,
         coalesce(r.from_catalogue, 0)::bigint, coalesce(p.number, 0)::bigint,
         round(coalesce(r.number, 0) / nullif(p.number, 0), 6)
-    FROM (
-        SELECT paid.from_day, paid.segment FROM paid
-        UNION SELECT refund.from_day, refund.segment FROM refund
-    ) AS c
+    FROM paid AS p
+    FULL JOIN refund AS r ON r.from_day = p.from_day AND r.segment IS NOT DISTINCT FROM p.segment
     JOIN calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
-        ON span.from_day = c.from_day
-    LEFT JOIN paid AS p ON p.from_day = c.from_day AND p.segment IS NOT DISTINCT FROM c.segment
-    LEFT JOIN refund AS r ON r.from_day = c.from_day
-        AND r.segment IS NOT DISTINCT FROM c.segment
+        ON span.from_day = coalesce(p.from_day, r.from_day)
     WHERE p.number <> 0 OR r.number <> 0
-    ORDER BY span.from_day, c.segment, r.reason, r.days_after, r.currency;
+    ORDER BY 1, 3, 4, 5, 6;
 END;
 COMMENT ON FUNCTION report_refunds IS
     'Refunded charges by the date of the refund, as in report_revenue, or, with date_of => '

@@ -42,45 +42,39 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
             1 - commission_on(d.product_id, d.charged_on, known_at) / 100 AS share
         FROM (SELECT DISTINCT c.product_id, c.charged_on FROM counted AS c) AS d
     )
-    SELECT r.from_day, span.to_day, r.segment, r.currency, coalesce(r.charges, 0)::bigint,
-        coalesce(r.offers, 0)::bigint, coalesce(r.trials, 0)::bigint,
-        coalesce(r.family_shared, 0)::bigint, round(r.charged)::bigint,
-        coalesce(round(r.from_catalogue), 0)::bigint, coalesce(r.refunds, 0)::bigint,
-        round(r.refunded)::bigint, coalesce(r.refunds_of_charges, 0)::bigint,
-        round(r.refunded_of_charges)::bigint, round(r.charged + r.refunded_of_charges)::bigint,
-        round(r.charged + r.refunded)::bigint, round(r.proceeds)::bigint
-    FROM (
-        SELECT calendar_bucket_start(c.day, shown.first_day, bucket) AS from_day, c.segment,
-            CASE WHEN x.rate IS NULL THEN c.currency ELSE report_revenue.reporting_currency END
-                AS currency,
-            sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type <> 'trial'
-                AND c.ownership_type = 'purchased') AS charges,
-            sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type IN ('intro', 'offer')
-                AND c.ownership_type = 'purchased') AS offers,
-            sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type = 'trial'
-                AND c.ownership_type = 'purchased') AS trials,
-            sum(c.number) FILTER (WHERE c.measure = 'charged'
-                AND c.ownership_type = 'family_shared') AS family_shared,
-            coalesce(sum(m.amount) FILTER (WHERE c.measure = 'charged'), 0) AS charged,
-            sum(m.amount) FILTER (WHERE c.measure = 'charged' AND c.price_source = 'catalogue')
-                AS from_catalogue,
-            -sum(c.number) FILTER (WHERE c.measure = 'refunded' AND c.period_type <> 'trial') AS refunds,
-            coalesce(sum(m.amount) FILTER (WHERE c.measure = 'refunded'), 0) AS refunded,
-            -sum(c.number) FILTER (WHERE c.measure = 'of_charges' AND c.period_type <> 'trial')
-                AS refunds_of_charges,
-            coalesce(sum(m.amount) FILTER (WHERE c.measure = 'of_charges'), 0)
-                AS refunded_of_charges,
-            coalesce(sum(m.amount * k.share) FILTER (WHERE c.measure <> 'of_charges'), 0) AS proceeds
-        FROM counted AS c
-        CROSS JOIN shown
-        JOIN kept AS k ON k.product_id = c.product_id AND k.charged_on = c.charged_on
-        LEFT JOIN converted AS x ON x.day = c.day AND x.currency = c.currency
-        CROSS JOIN LATERAL (SELECT c.amount * coalesce(x.rate, 1) AS amount) AS m
-        GROUP BY 1, 2, 3
-    ) AS r
+    SELECT span.from_day, span.to_day, c.segment, m.currency,
+        coalesce(sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type <> 'trial'
+            AND c.ownership_type = 'purchased'), 0)::bigint,
+        coalesce(sum(c.number) FILTER (WHERE c.measure = 'charged'
+            AND c.period_type IN ('intro', 'offer') AND c.ownership_type = 'purchased'), 0)::bigint,
+        coalesce(sum(c.number) FILTER (WHERE c.measure = 'charged' AND c.period_type = 'trial'
+            AND c.ownership_type = 'purchased'), 0)::bigint,
+        coalesce(sum(c.number) FILTER (WHERE c.measure = 'charged'
+            AND c.ownership_type = 'family_shared'), 0)::bigint,
+        coalesce(round(sum(m.amount) FILTER (WHERE c.measure = 'charged')), 0)::bigint,
+        coalesce(round(sum(m.amount) FILTER (WHERE c.measure = 'charged'
+            AND c.price_source = 'catalogue')), 0)::bigint,
+        coalesce(-sum(c.number) FILTER (WHERE c.measure = 'refunded'
+            AND c.period_type <> 'trial'), 0)::bigint,
+        coalesce(round(sum(m.amount) FILTER (WHERE c.measure = 'refunded')), 0)::bigint,
+        coalesce(-sum(c.number) FILTER (WHERE c.measure = 'of_charges'
+            AND c.period_type <> 'trial'), 0)::bigint,
+        coalesce(round(sum(m.amount) FILTER (WHERE c.measure = 'of_charges')), 0)::bigint,
+        coalesce(round(sum(m.amount) FILTER (WHERE c.measure <> 'refunded')), 0)::bigint,
+        coalesce(round(sum(m.amount) FILTER (WHERE c.measure <> 'of_charges')), 0)::bigint,
+        coalesce(round(sum(m.amount * k.share) FILTER (WHERE c.measure <> 'of_charges')), 0)::bigint
+    FROM counted AS c
+    CROSS JOIN shown
     JOIN calendar_bucket(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
-        ON span.from_day = r.from_day
-    ORDER BY r.from_day, r.segment, r.currency;
+        ON span.from_day = calendar_bucket_start(c.day, shown.first_day, bucket)
+    JOIN kept AS k ON k.product_id = c.product_id AND k.charged_on = c.charged_on
+    LEFT JOIN converted AS x ON x.day = c.day AND x.currency = c.currency
+    CROSS JOIN LATERAL (
+        SELECT c.amount * coalesce(x.rate, 1) AS amount, CASE WHEN x.rate IS NULL THEN c.currency
+            ELSE report_revenue.reporting_currency END AS currency
+    ) AS m
+    GROUP BY 1, 2, 3, 4
+    ORDER BY 1, 3, 4;
 END;
 COMMENT ON FUNCTION report_revenue IS
     'Charges by the date of the transaction (Apple does not report the settlement date), of '

@@ -22,13 +22,13 @@ UNION ALL
 -- Requests about receipts without a usable response: the causes of retries, except Apple's own
 -- status.
 SELECT 'apple_failures', NULL, NULL, coalesce(fault, 'HTTP ' || http_status),
-    (asked_at AT TIME ZONE 'UTC')::date, submission_id::text, asked_at, 1, 1, NULL, endpoint
-FROM submission_exchange
-WHERE fault IS NOT NULL OR http_status <> 200
-UNION ALL
-SELECT 'apple_failures', NULL, NULL, coalesce(fault, 'HTTP ' || http_status),
-    (asked_at AT TIME ZONE 'UTC')::date, notification_id, asked_at, 1, 1, NULL, endpoint
-FROM notification_exchange
+    (asked_at AT TIME ZONE 'UTC')::date, subject, asked_at, 1, 1, NULL, endpoint
+FROM (
+    SELECT submission_id::text AS subject, asked_at, fault, http_status, endpoint
+    FROM submission_exchange
+    UNION ALL SELECT notification_id, asked_at, fault, http_status, endpoint
+    FROM notification_exchange
+) AS e
 WHERE fault IS NOT NULL OR http_status <> 200
 UNION ALL
 -- Unprocessed notifications; each has a job.
@@ -50,10 +50,14 @@ SELECT 'notifications_refused', NULL, NULL, reason, (hour AT TIME ZONE 'UTC')::d
     'version ' || version, last_at, refusals, NULL, NULL, last_detail
 FROM notification_refusal
 UNION ALL
--- Apple's notification history, each reading counted on its day. Readings overlap.
-SELECT 'notifications_listed', environment, bundle_id, NULL, (compared_at AT TIME ZONE 'UTC')::date,
-    comparison_id::text, compared_at, listed, NULL, NULL, NULL
+-- Apple's notification history, each reading counted on its day, and those with invalid signatures.
+-- Readings overlap.
+SELECT m.measure, environment, bundle_id, NULL, (compared_at AT TIME ZONE 'UTC')::date,
+    comparison_id::text, compared_at, m.number, NULL, NULL, NULL
 FROM notification_history_check
+CROSS JOIN LATERAL (VALUES ('notifications_listed', listed), ('notifications_unbelievable', refused))
+    AS m (measure, number)
+WHERE m.measure = 'notifications_listed' OR m.number > 0
 UNION ALL
 -- Listed notifications that had not arrived, by the day they were found; late since Apple signed
 -- them.
@@ -62,13 +66,6 @@ SELECT 'notifications_missed', environment, bundle_id, notification_type,
     (extract(epoch FROM received_at - signed_at) * 1000)::bigint, subtype
 FROM notification
 WHERE arrival = 'history'
-UNION ALL
--- Listed notifications with invalid signatures.
-SELECT 'notifications_unbelievable', environment, bundle_id, NULL,
-    (compared_at AT TIME ZONE 'UTC')::date, comparison_id::text, compared_at, refused, NULL, NULL,
-    NULL
-FROM notification_history_check
-WHERE refused > 0
 UNION ALL
 SELECT CASE WHEN parked_at IS NULL THEN 'deliveries_waiting' ELSE 'deliveries_parked' END, NULL,
     NULL, last_error, NULL, event_id::text, coalesce(parked_at, due_since), 1, attempts, NULL,

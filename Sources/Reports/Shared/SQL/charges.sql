@@ -32,13 +32,6 @@ RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN kind = 'renewal' OR kind = 'unknown'
     AND reason IN ('renewed_at_period_end', 'recovered_from_billing_problem');
 
--- Orders that were fulfilled at a moment.
-CREATE OR REPLACE FUNCTION order_fulfilled(known_at timestamptz)
-RETURNS TABLE (order_id uuid)
-LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT o.order_id FROM purchase_order AS o WHERE o.fulfilled_at <= known_at;
-END;
-
 -- Charges with what was known of them at a moment. The journal closes its row of a charge when the
 -- charge changes: rows closed since say how it was, everything else is as it was. Revoked: a refund
 -- that the journal knew, at its date; what the journal does not call a refund now (an upgrade),
@@ -77,7 +70,8 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     LEFT JOIN refund_movement(charge_then.environment, NULL) AS n
         ON n.original_transaction_id = t.original_transaction_id
         AND n.transaction_id = t.transaction_id AND n.product_id = t.product_id
-    LEFT JOIN order_fulfilled(known_at) AS o ON o.order_id = t.order_id
+    LEFT JOIN (SELECT p.order_id FROM purchase_order AS p WHERE p.fulfilled_at <= known_at) AS o
+        ON o.order_id = t.order_id
     WHERE t.environment = charge_then.environment
         AND (t.recorded_at <= known_at OR m.at IS NOT NULL);
 END;
