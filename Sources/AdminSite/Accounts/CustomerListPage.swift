@@ -200,23 +200,17 @@ struct CustomerListController: Controller {
   // MARK: Page
 
   private func form(_ filter: Filter) -> [FormField] {
-    func options(_ values: [String], _ chosen: String?, _ label: (String) -> String)
-      -> [(value: String, label: String, isSelected: Bool)]
-    {
-      [("", "Any", chosen == nil)] + values.map { ($0, label($0), $0 == chosen) }
-    }
-    return [
-      FormField(
-        id: "state", name: "state", label: "State", isSelect: true,
-        options: options(Filter.states, filter.state) {
-          // Only the charge tells whether it has another owner or none.
-          $0 == "Moved" ? "Moved or released" : $0
-        }),
-      FormField(
-        id: "product", name: "product_id", label: "Product with entitlement", isSelect: true,
-        options: options(
-          catalogue.products.filter { !$0.entitlements.isEmpty }.map(\.id.rawValue),
-          filter.product?.rawValue, { $0 })),
+    [
+      .filter(
+        "state", "State",
+        // Only the charge tells whether it has another owner or none.
+        Filter.states.map { ($0, $0 == "Moved" ? "Moved or released" : $0) }, chosen: filter.state),
+      .filter(
+        "product_id", "Product with entitlement",
+        catalogue.products.filter { !$0.entitlements.isEmpty }.map {
+          ($0.id.rawValue, $0.id.rawValue)
+        },
+        chosen: filter.product?.rawValue),
       FormField(
         id: "since", name: "since", label: "First seen since", isInput: true, type: "date",
         value: filter.since.map { String($0.description.prefix(10)) } ?? ""),
@@ -341,5 +335,5 @@ extension DataCell {
 }
 
 extension String {
-  fileprivate var nonEmpty: String? { isEmpty ? nil : self }
+  var nonEmpty: String? { isEmpty ? nil : self }
 }

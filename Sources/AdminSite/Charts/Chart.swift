@@ -270,17 +270,16 @@ extension ChartData {
 
   /// The class of a series' colour: cool ones for gains and warm ones for losses, which repeat.
   func seriesClass(_ index: Int) -> String {
-    let name = series[index].name
-    if !losses.isEmpty, let colour = Self.colours[name] { return "series-\(colour)" }
-    let isLoss = losses.contains(name)
-    let others = losses.isEmpty ? series : series.filter { Self.colours[$0.name] == nil }
-    let place = others.prefix { $0.name != name }.count { losses.contains($0.name) == isLoss }
-    let taken = Set(series.compactMap { losses.isEmpty ? nil : Self.colours[$0.name] })
-    let colours =
-      losses.isEmpty
-      ? [1, 2, 3, 4, 5, 6]
-      : (isLoss ? [7, 2, 5, 4, 6, 1] : [1, 3, 6, 4, 5]).filter { !taken.contains($0) }
-    return "series-\(colours[place % colours.count])"
+    guard !losses.isEmpty else { return "series-\(index % 6 + 1)" }
+    let fixed = series.map { Self.colours[$0.name] }
+    if let colour = fixed[index] { return "series-\(colour)" }
+    let isLoss = losses.contains(series[index].name)
+    let all = isLoss ? [7, 2, 5, 4, 6, 1] : [1, 3, 6, 4, 5]
+    let free: [Int] = all.filter { !fixed.contains($0) }
+    let place = series.indices.prefix(index).count {
+      fixed[$0] == nil && losses.contains(series[$0].name) == isLoss
+    }
+    return "series-\(free[place % free.count])"
   }
 
   /// The class of the line of the total.

@@ -24,8 +24,7 @@ struct OverviewPageController: Controller {
     return PageRenderer.response(
       (
         page: frame, attention: answers.attention(with: frame.waiting, at: pages.now()),
-        groups: answers.groups,
-        weekNote: answers.weekNote,
+        groups: answers.groups, weekNote: answers.weekNote,
         activeChart: charts.first ?? Chart(linesOf: Self.nothing("Active subscriptions")),
         movementChart: charts.dropFirst().first
           ?? Chart(linesOf: Self.nothing("Subscriber movement")),

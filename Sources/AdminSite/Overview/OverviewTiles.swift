@@ -199,7 +199,7 @@ extension OverviewAnswers {
     return Tile(
       label: label, value: unit.text(values.last ?? 0),
       note: before.last.map { "\(months(asOf).dropLast().last?.text ?? ""): \(unit.text($0))" },
-      href: href, sparkline: Sparkline(before.map(Optional.some), name: "Months before", unit: unit)
+      href: href, sparkline: Sparkline(values, isSoFar: true, name: "By month", unit: unit)
     )
   }
 
@@ -298,8 +298,9 @@ extension OverviewAnswers {
     let rejected = counted(["submissions_rejected"])
     return [
       item(
-        Int64(waiting?.unclaimed ?? 0), "unclaimed charge", "unclaimed charges",
-        waiting?.unclaimedSince.map { (now - $0).inMilliseconds }, AdminURL.unclaimed, Tone.warning),
+        Int64(waiting?.unclaimed.count ?? 0), "unclaimed charge", "unclaimed charges",
+        waiting?.unclaimed.since.map { (now - $0).inMilliseconds }, AdminURL.unclaimed, Tone.warning
+      ),
       item(
         parked.number, "failed job or delivery", "failed jobs and deliveries", parked.oldest,
         AdminURL.parked, Tone.bad),
@@ -355,8 +356,8 @@ struct Sparkline: Sendable {
   private static let height = 36
   private static let margin = 3
 
-  /// Skips unknown values; nil with fewer than two known ones.
-  init?(_ values: [Int64?], name: String, unit: ChartUnit = .count) {
+  /// Skips unknown values, and draws what is so far as a dot; nil with fewer than two known ones.
+  init?(_ values: [Int64?], isSoFar: Bool = false, name: String, unit: ChartUnit = .count) {
     let known = values.enumerated().compactMap { index, value in value.map { (index, $0) } }
     guard let first = known.first, let last = known.last, known.count > 1 else { return nil }
     let (least, most) = (known.map(\.1).min() ?? 0, known.map(\.1).max() ?? 0)
@@ -369,12 +370,12 @@ struct Sparkline: Sendable {
         y: Double(Self.margin) + room * (1 - share)
       )
     }
-    let run = PathRun(points: points)
+    let run = PathRun(points: isSoFar ? Array(points.dropLast()) : points)
     line = run.line
     area = run.area(from: Double(Self.height))
     lastY = Coordinate.text(points.last?.y ?? 0)
     description =
-      "\(name): from \(unit.text(first.1)) to \(unit.text(last.1)), "
+      "\(name): from \(unit.text(first.1)) to \(unit.text(last.1))\(isSoFar ? " so far" : ""), "
       + "between \(unit.text(least)) and \(unit.text(most))"
   }
 }

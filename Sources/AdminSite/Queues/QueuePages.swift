@@ -28,12 +28,13 @@ struct QueueController: Controller {
     let owners = try await LastOwners(of: charges + historical, in: ledger)
     func row(_ unclaimed: UnclaimedCharge) -> some Sendable { self.row(unclaimed, owners) }
     let frame = try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context)
-    let count = frame.waiting?.unclaimed ?? 0
-    let since = frame.waiting?.unclaimedSince.map { " (oldest: \(Age.text(pages.now() - $0)))" }
+    let count = frame.waiting?.unclaimed.count ?? 0
+    let since = frame.waiting?.unclaimed.since.map { " (oldest: \(Age.text(pages.now() - $0)))" }
     return PageRenderer.response(
       (
         page: frame,
-        waiting: "\(PageRenderer.bounded(count)) \(count == 1 ? "charge waits" : "charges wait")"
+        waiting: (PageRenderer.bounded(count) ?? "No")
+          + (count == 1 ? " charge waits" : " charges wait")
           + " for access\(since ?? "").",
         charges: charges.map(row), paging: paging, historical: historical.map(row),
         hasHistorical: !historical.isEmpty || historicalPaging != nil,
@@ -119,24 +120,17 @@ struct QueueController: Controller {
   func webhooks(_ request: Request, context: APIContext) async throws -> Response {
     let status = try await ledger.webhooks.webhookStatus()
     let fields = EncodedFields(query: request.uri)
-    let query = ["outcome", "type"].compactMap { name in
-      fields[name].flatMap { $0.rawValue.isEmpty ? nil : (name: name, value: $0.rawValue) }
+    let (outcome, type) = (fields["outcome"]?.rawValue.nonEmpty, fields["type"]?.rawValue.nonEmpty)
+    let query = [("outcome", outcome), ("type", type)].compactMap { name, value in
+      value.map { (name: name, value: $0) }
     }
-    let (outcome, type) = (query.first { $0.name == "outcome" }, query.first { $0.name == "type" })
     let part = try PagePart(request.uri, of: AdminURL.page(AdminURL.webhooks, query: query))
     let last: TimedCursor<Int64>? = try part.cursor()
     let (attempts, paging) = part.part(
       of: try await ledger.webhooks.attempts(
-        hasFailed: outcome.map { $0.value == "failed" }, type: type?.value,
+        hasFailed: outcome.map { $0 == "failed" }, type: type,
         before: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
     ) { TimedCursor(at: $0.attempt.at, id: $0.attempt.eventID) }
-    func select(
-      _ name: String, _ label: String, _ values: [(String, String)], chosen: String?
-    ) -> FormField {
-      FormField(
-        id: name, name: name, label: label, isSelect: true,
-        options: [("", "Any", chosen == nil)] + values.map { ($0, $1, $0 == chosen) })
-    }
     func count(_ label: String, _ number: Int, href: String? = nil) -> Property {
       Property(label, ChartUnit.count.text(Int64(number)), href: href)
     }
@@ -149,21 +143,19 @@ struct QueueController: Controller {
       count("Failed", status.parked, href: AdminURL.parked + "#webhooks"),
     ]
     let since = status.oldestDueSince.map { [Property("Waiting since", $0)] } ?? []
+    let types = LedgerEvent.Kind.allCases.map(\.rawValue) + [WebhookAttempt.test]
+    let filters: [FormField] = [
+      .filter(
+        "outcome", "Outcome", [("delivered", "Delivered"), ("failed", "Failed")], chosen: outcome),
+      .filter("type", "Event type", types.map { ($0, $0) }, chosen: type),
+    ]
     return PageRenderer.response(
       (
         page: try await pages.frame("Webhooks", at: AdminURL.webhooks, context),
         isUnused: isUnused,
         properties: isUnused ? [] : [receiver] + counts + since,
         testAction: webhook.map { _ in AdminURL.webhooks + "/test" }, action: AdminURL.webhooks,
-        fields: [
-          select(
-            "outcome", "Outcome", [("delivered", "Delivered"), ("failed", "Failed")],
-            chosen: outcome?.value),
-          select(
-            "type", "Event type",
-            (LedgerEvent.Kind.allCases.map(\.rawValue) + [WebhookAttempt.test]).map { ($0, $0) },
-            chosen: type?.value),
-        ],
+        fields: filters,
         attempts: isUnused
           ? nil
           : ActionList(

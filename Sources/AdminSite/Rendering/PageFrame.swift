@@ -209,6 +209,15 @@ struct FormField: Sendable {
 
   /// Whether it is filled in or refused, and must not be folded.
   var isUsed: Bool { fault != nil || isChecked || !value.isEmpty }
+
+  /// A choice of a list's filters, at first of any value.
+  static func filter(
+    _ name: String, _ label: String, _ values: [(String, String)], chosen: String?
+  ) -> FormField {
+    FormField(
+      id: name, name: name, label: label, isSelect: true,
+      options: [("", "Any", chosen == nil)] + values.map { ($0, $1, $0 == chosen) })
+  }
 }
 
 /// The links to the previous and next page of a list.

@@ -40,23 +40,21 @@ struct PageRenderer: Sendable {
   /// Bounds the time that counting takes.
   private static let mostCounted: Int64 = 1000
 
-  /// A number of ``PageFrame/waiting``.
-  static func bounded(_ count: Int) -> String {
-    count < mostCounted ? "\(count)" : "\(mostCounted)+"
+  /// A number of ``PageFrame/waiting``; nil for 0.
+  static func bounded(_ count: Int) -> String? {
+    count == 0 ? nil : count < mostCounted ? "\(count)" : "\(mostCounted)+"
   }
 
   private static func navigation(
     of role: APIKeys.Role, at current: String?,
     _ waiting: AccountStore.WaitingCounts?
   ) -> [(heading: String?, items: [PageFrame.NavigationItem])] {
-    func item(_ label: String, _ href: String, waiting count: Int? = nil)
-      -> PageFrame.NavigationItem
-    {
-      (label, href, href == current, count.flatMap { $0 > 0 ? bounded($0) : nil })
+    func item(_ label: String, _ href: String, _ count: Int? = nil) -> PageFrame.NavigationItem {
+      (label, href, href == current, count.flatMap(bounded))
     }
     let products = item("Products", AdminURL.products)
     let customers = item("Customers", AdminURL.customers)
-    let unclaimed = item("Unclaimed charges", AdminURL.unclaimed, waiting: waiting?.unclaimed)
+    let unclaimed = item("Unclaimed charges", AdminURL.unclaimed, waiting?.unclaimed.count)
     guard role == .admin else {
       return [(nil, [customers, item("Search", AdminURL.search("")), unclaimed, products])]
     }
@@ -66,7 +64,7 @@ struct PageRenderer: Sendable {
         "Queue",
         [
           unclaimed,
-          item("Failed jobs", AdminURL.parked, waiting: waiting?.jobs),
+          item("Failed jobs", AdminURL.parked, waiting?.jobs),
           item("Rejected receipts", AdminURL.rejected),
         ]
       ),
@@ -80,7 +78,7 @@ struct PageRenderer: Sendable {
       (
         "Setup",
         [
-          products, item("Webhooks", AdminURL.webhooks, waiting: waiting?.deliveries),
+          products, item("Webhooks", AdminURL.webhooks, waiting?.deliveries),
           item("Health", AdminURL.health),
         ]
       ),

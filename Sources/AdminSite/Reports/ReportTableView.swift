@@ -97,15 +97,10 @@ extension ReportRequest {
     case .unclaimed where !table.isCutShort:
       let parts: [(caption: String, wasOver: Bool, hasEnded: Bool, note: String?)] = [
         ("Waiting for an account", false, false, nil),
-        (
-          "Ended since", false, true,
-          "No customer waits for access any more, but these payments have no owner: assign those that "
-            + "customers ask about."
-        ),
+        ("Ended since", false, true, "No access is left to give: assign those asked about."),
         (
           "Ended before they were first seen", true, true,
-          "The history that comes with a first receipt: it will not be claimed, and nothing is to be "
-            + "done."
+          "The history that came with a first receipt: it will not be claimed. Nothing to do."
         ),
       ]
       return parts.compactMap { caption, wasOver, hasEnded, note in
@@ -211,7 +206,11 @@ extension DataTable {
     if table.report == .refunds, !table.isCutShort {
       rows = ReportTotals.withSubtotals(rows, of: records, table, columns, of: request)
     }
+    let isRounded = rows.contains { $0.cells.contains { $0.isNumber && $0.identifier != nil } }
     rows += ReportTotals.rows(table, columns, of: request)
+    if hasMoney, isRounded, note == nil {
+      note = "Amounts are rounded for display: totals add up the exact ones."
+    }
     let currencies = records.currencies
     if hasMoney, currencies.count == 1, let currency = currencies.first {
       self.caption += ", \(currency)"
@@ -229,13 +228,11 @@ extension DataTable {
       !records.contains(where: { $0.periodStart == last.from })
     else { return [] }
     let currencies = records.currencies
+    let amount = currencies.count == 1 ? ChartUnit.money(currency: currencies[0]).number(0) : ""
     let cells = columns.dropFirst().map { column in
-      let nothing =
-        column.kind == .number
-        ? "0"
-        : column.kind == .money && currencies.count == 1
-          ? ChartUnit.money(currency: currencies[0]).number(0) : ""
-      return DataCell(text: nothing, isNumber: column.isNumber, isNil: true)
+      DataCell(
+        text: column.kind == .number ? "0" : column.kind == .money ? amount : "",
+        isNumber: column.isNumber, isNil: true)
     }
     var heading = DataCell(text: "", isHeading: true)
     heading.take(last)
@@ -396,14 +393,11 @@ extension ReportColumn {
     "new", "active", "mrr", "charges", "charged", "net by charge", "net by refund", "proceeds",
     "converted", "recovered", "resubscribed", "reactivated", "expansion", "paid", "switched on",
   ]
-  private static let losses: Set<String> = [
-    "expired", "refunds", "refunded", "refunds of charges", "refunded of charges", "churned",
-    "contraction", "voluntary", "involuntary", "entered", "lost", "switched off",
-  ]
-
   /// Whether growth is good news; nil: neither good nor bad.
   var isMoreGood: Bool? {
-    Self.gains.contains(title) ? true : Self.losses.contains(title) ? false : nil
+    if Self.gains.contains(title) { return true }
+    let series = title.prefix(1).uppercased() + title.dropFirst()
+    return title.hasPrefix("refund") || ReportCharts.losses.contains(series) ? false : nil
   }
 }
 

@@ -350,8 +350,10 @@ extension Doctor {
 
   private func parked(_ reading: LedgerReading) -> DoctorFinding {
     let check = "work.parked"
-    guard let since = reading.discardedSince else { return .ok(check, "No parked jobs.") }
-    let kinds = reading.discardedJobs.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }
+    guard let since = reading.discardedJobs.values.compactMap(\.since).min() else {
+      return .ok(check, "No parked jobs.")
+    }
+    let kinds = reading.discardedJobs.map { "\($0.value.count) \($0.key)" }.sorted()
     return .warning(
       check, "Parked jobs, since \(since): \(kinds.joined(separator: ", ")).",
       remedy: "`tenure jobs` shows the reasons; `tenure jobs retry` retries them.")
@@ -360,16 +362,16 @@ extension Doctor {
   private func webhookLag(_ reading: LedgerReading, _ now: Timestamp) -> DoctorFinding? {
     guard settings.webhook != nil else { return nil }
     let check = "work.webhook"
-    if let since = reading.waitingDeliveriesSince, now - since > Self.lateAfter {
+    if let since = reading.waitingDeliveries.since, now - since > Self.lateAfter {
       return .warning(
         check, "Webhook deliveries have been pending since \(since).",
         remedy: "`tenure webhooks` shows the receiver's responses.")
     }
-    guard let since = reading.parkedSince else {
+    guard let since = reading.parkedDeliveries.since else {
       return .ok(check, "Webhook deliveries are on time.")
     }
     return .warning(
-      check, "Parked webhook deliveries, since \(since): \(reading.parkedDeliveries).",
+      check, "Parked webhook deliveries, since \(since): \(reading.parkedDeliveries.count).",
       remedy: "Fix the receiver, then run `tenure webhooks redeliver --parked`.")
   }
 

@@ -108,21 +108,21 @@ struct LedgerGauges: Sendable {
     }
     for queue in Job.Queue.allCases {
       let (label, backlog) = (("queue", queue.rawValue), reading.backlogs[queue])
-      set("tenure_jobs_due", label, to: backlog?.due ?? 0)
+      set("tenure_jobs_due", label, to: backlog?.count ?? 0)
       set("tenure_jobs_due_age_seconds", label, to: seconds(since: backlog?.since))
     }
     for kind in Job.Kind.allCases.map(\.rawValue) {
-      set("tenure_jobs_parked", ("kind", kind), to: reading.discardedJobs[kind] ?? 0)
+      set("tenure_jobs_parked", ("kind", kind), to: reading.discardedJobs[kind]?.count ?? 0)
     }
     set("tenure_submissions_waiting", to: reading.waitingSubmissions)
     for environment in Subscriptions.Environment.allCases {
       set(
         "tenure_charges_unclaimed", ("environment", environment.rawValue),
-        to: reading.unclaimedCharges[environment] ?? 0)
+        to: reading.unclaimedCharges[environment]?.count ?? 0)
     }
-    set("tenure_webhook_events_waiting", to: reading.waitingDeliveries)
-    set("tenure_webhook_lag_seconds", to: seconds(since: reading.waitingDeliveriesSince))
-    set("tenure_webhook_events_parked", to: reading.parkedDeliveries)
+    set("tenure_webhook_events_waiting", to: reading.waitingDeliveries.count)
+    set("tenure_webhook_lag_seconds", to: seconds(since: reading.waitingDeliveries.since))
+    set("tenure_webhook_events_parked", to: reading.parkedDeliveries.count)
     set("tenure_feed_position", to: reading.feedPosition)
     set("tenure_feed_unplaced_events", to: reading.unplacedEvents)
     set("tenure_movements_unfolded", to: reading.pendingChanges)

@@ -260,11 +260,9 @@ package struct AccountStore: LedgerStore {
     "SELECT \(columns) FROM tenure.account WHERE account_id = \(id)"
   }
 
-  /// What waits for an administrator: unclaimed charges of production, and when the first of them was
-  /// seen; failed jobs; and deliveries that failed among the oldest.
-  package typealias WaitingCounts = (
-    unclaimed: Int, unclaimedSince: Timestamp?, jobs: Int, deliveries: Int
-  )
+  /// What waits for an administrator: unclaimed charges of production, failed jobs, and deliveries
+  /// that failed among the oldest.
+  package typealias WaitingCounts = (unclaimed: LedgerReading.Backlog, jobs: Int, deliveries: Int)
 
   /// Counts what waits for an administrator, each up to `limit`.
   package func waitingCounts(upTo limit: Int64, at now: Timestamp) async throws -> WaitingCounts {
@@ -279,9 +277,9 @@ package struct AccountStore: LedgerStore {
         SELECT attempts FROM tenure.webhook_delivery ORDER BY event_id LIMIT \(limit)) AS oldest
       """,
     ])
-    let (unclaimed, since) = try counts[0].decodeOnly(Int.self, Timestamp?.self)
     return (
-      unclaimed, since, try counts[1].decodeOnly(Int.self), try counts[2].decodeOnly(Int.self)
+      .init(try counts[0].decodeOnly(Int.self, Timestamp?.self)),
+      try counts[1].decodeOnly(Int.self), try counts[2].decodeOnly(Int.self)
     )
   }
 

@@ -6,28 +6,23 @@ package struct LedgerReading: Hashable, Sendable {
   package static let countLimit: Int64 = 10_000
   package static let deadline: Duration = .seconds(2)
 
-  /// Due jobs of a queue that no worker has claimed.
+  /// A number, and when the first of what is counted became due, failed or was seen.
   package struct Backlog: Hashable, Sendable {
-    package var due = 0
-    /// When the oldest of them became due.
+    package var count = 0
     package var since: Timestamp?
+
+    init(_ counted: (Int, Timestamp?) = (0, nil)) { (count, since) = counted }
   }
 
-  /// Contains every queue.
+  /// Due jobs that no worker has claimed; contains every queue.
   package var backlogs: [Job.Queue: Backlog] = [:]
-  /// Counts by kind; kinds without discarded jobs are missing.
-  package var discardedJobs: [String: Int] = [:]
-  /// When the first of them failed.
-  package var discardedSince: Timestamp?
+  /// Failed jobs by kind; kinds without any are missing.
+  package var discardedJobs: [String: Backlog] = [:]
   package var waitingSubmissions = 0
   /// Unclaimed charges whose period lasts.
-  package var unclaimedCharges: [Environment: Int] = [:]
-  package var waitingDeliveries = 0
-  /// When the oldest of them became due.
-  package var waitingDeliveriesSince: Timestamp?
-  package var parkedDeliveries = 0
-  /// When the first of them failed.
-  package var parkedSince: Timestamp?
+  package var unclaimedCharges: [Environment: Backlog] = [:]
+  package var waitingDeliveries = Backlog()
+  package var parkedDeliveries = Backlog()
   package var feedPosition: Int64 = 0
   package var unplacedEvents = 0
   package var pendingChanges = 0
@@ -50,24 +45,21 @@ extension Maintenance {
     let results = try await database.batch(Self.readings(at: now), deadline: LedgerReading.deadline)
     var reading = LedgerReading()
     for (queue, due, since) in try results[0].decode(Job.Queue.self, Int.self, Timestamp?.self) {
-      reading.backlogs[queue] = LedgerReading.Backlog(due: due, since: since)
+      reading.backlogs[queue] = .init((due, since))
     }
-    for (kind, count, since) in try results[1].decode(String.self, Int.self, Timestamp.self) {
-      reading.discardedJobs[kind] = count
-      reading.discardedSince = min(since, reading.discardedSince ?? since)
+    for (kind, count, since) in try results[1].decode(String.self, Int.self, Timestamp?.self) {
+      reading.discardedJobs[kind] = .init((count, since))
     }
     reading.waitingSubmissions = try results[2].decodeOnly(Int.self)
-    (reading.waitingDeliveries, reading.waitingDeliveriesSince) = try results[3].decodeOnly(
-      Int.self, Timestamp?.self)
-    (reading.parkedDeliveries, reading.parkedSince) = try results[4].decodeOnly(
-      Int.self, Timestamp?.self)
+    reading.waitingDeliveries = .init(try results[3].decodeOnly(Int.self, Timestamp?.self))
+    reading.parkedDeliveries = .init(try results[4].decodeOnly(Int.self, Timestamp?.self))
     (reading.feedPosition, reading.unplacedEvents) = try results[5].decodeOnly(Int64.self, Int.self)
     reading.pendingChanges = try results[6].decodeOnly(Int.self)
     reading.lastHeartbeat = try results[7].decodeOnly(Timestamp?.self)
     reading.budgets = Dictionary(
       uniqueKeysWithValues: try results[8].decode(String.self, Double.self).map { ($0, $1) })
     for (environment, rows) in zip(Environment.allCases, results.dropFirst(9)) {
-      reading.unclaimedCharges[environment] = try rows.decodeOnly(Int.self, Timestamp?.self).0
+      reading.unclaimedCharges[environment] = try .init(rows.decodeOnly(Int.self, Timestamp?.self))
     }
     return reading
   }

@@ -84,6 +84,18 @@ struct DoctorTests {
         for secret in ["secret-for-trying", "0123456789abcdef0123456789abcdef"] {
           #expect(!text.output.contains(secret))
         }
+        // What has failed is said with the date of the first.
+        try await database.execute(
+          """
+          INSERT INTO tenure.job (kind, subject, queue, run_at, discarded_at, last_error, created_at)
+          SELECT 'reconcile', n::text, 'maintenance', now(), '2026-11-01Z'::timestamptz + n * interval '1 day',
+            'down', now()
+          FROM generate_series(0, 1) AS n
+          """)
+        let failed = try await Self.examine(Self.settings(apple, database)).report.findings
+        #expect(
+          failed.first { $0.check == "work.parked" }?.found
+            == "Parked jobs, since 2026-11-01T00:00:00.000Z: 2 reconcile.")
       }
     }
   }

@@ -75,7 +75,10 @@ struct OverviewTileTests {
     #expect(try tile("Revenue this month, EUR").note == "Mar 2026: 0.00 EUR")
     #expect(
       try tile("Revenue this month, EUR").sparkline?.description
-        == "Months before: from 0.00 EUR to 0.00 EUR, between 0.00 EUR and 70.00 EUR")
+        == "By month: from 0.00 EUR to 50.01 EUR so far, between 0.00 EUR and 70.00 EUR")
+    // The month so far is a dot after the line.
+    let months = try #require(tile("Refunds this month").sparkline)
+    #expect(months.lastY == "3" && !months.line.contains("100"))
     #expect(try tile("Revenue this month, USD").value == "−1.99 USD")
     #expect(try tile("MRR").value == "0")
     // Tiles without an answer say so.

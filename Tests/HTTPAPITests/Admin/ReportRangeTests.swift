@@ -147,6 +147,16 @@ struct ReportRangeTests {
       }, isCutShort: false)
   }
 
+  @Test func `amounts that are rounded are said to be`() {
+    func note(_ amount: Int64) -> String? {
+      let march = Self.revenue(("2026-03-01", "2026-03-31", "EUR", amount))
+      let asked = Self.request(.revenue, "from=2026-03-01&to=2026-03-31")
+      return asked.tables(march, previous: nil)[0].note
+    }
+    #expect(note(5000) == nil)
+    #expect(note(5004)?.hasPrefix("Amounts are rounded") == true)
+  }
+
   @Test func `more refunds are more, and bad news`() {
     func table(_ first: String, _ last: String, _ refunded: Int64, _ charged: Int64) -> ReportTable
     {
