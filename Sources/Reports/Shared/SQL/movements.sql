@@ -61,10 +61,13 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         segment_of(by, d.product_id, NULL, NULL, d.period_type), nullif(d.currency, ''),
         nullif(d.price_source, ''), d.number, d.amount_milliunits, d.mrr_twelfths
     FROM (
-        SELECT * FROM movement_day
+        SELECT s.environment, s.basis, s.kind, s.cause, s.day, s.cohort, s.product_id,
+            s.ownership_type, s.period_type, s.currency, s.price_source, s.number,
+            s.amount_milliunits, s.mrr_twelfths
+        FROM movement_day AS s
         UNION ALL
         -- A change adds the movements that it opened, and takes off those that it closed.
-        SELECT c.environment, b.basis, m.kind, b.day, b.cohort, b.summed_cause, m.product_id,
+        SELECT c.environment, b.basis, m.kind, b.summed_cause, b.day, b.cohort, m.product_id,
             m.ownership_type, m.period_type, m.currency, m.price_source, s.sign * m.number,
             s.sign * m.amount_milliunits, s.sign * m.mrr_twelfths
         FROM movement_change AS c
@@ -220,14 +223,18 @@ END;
 CREATE OR REPLACE FUNCTION exchange_rate_on(
     reporting_currency text, currency text, day date, known_at timestamptz DEFAULT NULL)
 RETURNS numeric LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
-    SELECT CASE WHEN exchange_rate_on.currency = exchange_rate_on.reporting_currency THEN 1 ELSE (
-        SELECT r.rate FROM exchange_rate AS r
-        WHERE r.reporting_currency = exchange_rate_on.reporting_currency
-            AND r.currency = exchange_rate_on.currency AND r.valid_from <= day
-        ORDER BY CASE WHEN r.recorded_at <= coalesce(known_at, 'infinity') THEN r.valid_from END
-                DESC NULLS LAST,
-            CASE WHEN r.recorded_at <= coalesce(known_at, 'infinity') THEN r.recorded_at END DESC,
-            r.recorded_at, r.valid_from DESC LIMIT 1) END;
+    SELECT CASE WHEN exchange_rate_on.currency = exchange_rate_on.reporting_currency THEN 1
+        ELSE coalesce(
+            (SELECT r.rate FROM exchange_rate AS r
+            WHERE r.reporting_currency = exchange_rate_on.reporting_currency
+                AND r.currency = exchange_rate_on.currency AND r.valid_from <= day
+                AND (known_at IS NULL OR r.recorded_at <= known_at)
+            ORDER BY r.valid_from DESC, r.recorded_at DESC LIMIT 1),
+            (SELECT r.rate FROM exchange_rate AS r
+            WHERE r.reporting_currency = exchange_rate_on.reporting_currency
+                AND r.currency = exchange_rate_on.currency AND r.valid_from <= day
+            ORDER BY r.recorded_at, r.valid_from DESC LIMIT 1))
+        END;
 END;
 
 -- Apple's commission on a charge of a day, in percent: the product's own, or that of all products, by
