@@ -754,6 +754,8 @@ CREATE TABLE original_transaction (
     paid_through            timestamptz,
     -- The product of the next renewal, by Apple's latest statement since the latest charge.
     auto_renew_product_id   text,
+    -- The other original transactions that Apple links with this one; each names the other.
+    linked                  text[]      NOT NULL DEFAULT '{}',
     PRIMARY KEY (environment, original_transaction_id),
     CONSTRAINT original_transaction_head CHECK (num_nulls(head_hash, head_recorded_at,
         head_stored_at) = CASE head_number WHEN 0 THEN 3 ELSE 0 END)
@@ -993,17 +995,6 @@ CREATE TABLE ownership_action (
 );
 COMMENT ON TABLE ownership_action IS
     'Projection: claims by submissions and owner overrides, in order. [by original_transaction_id]';
-
--- Original transactions that Apple links; each pair is stored both ways.
-CREATE TABLE original_transaction_link (
-    environment             text    NOT NULL,
-    original_transaction_id text    NOT NULL,
-    linked_original_transaction_id text NOT NULL,
-    PRIMARY KEY (environment, original_transaction_id, linked_original_transaction_id),
-    FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
-);
-COMMENT ON TABLE original_transaction_link IS
-    'Projection: links between original transactions. [by original_transaction_id]';
 
 -- ------------------------------------------------------------------------------------------------
 -- Look-ups, so that no query fans out over all original transactions.
@@ -2017,8 +2008,8 @@ BEGIN
         -- Projections are derived again; rows of accounts are moved by merges and erasures; the others
         -- are work that is done.
         GRANT DELETE
-            ON store_transaction, renewal_status, ownership_action, original_transaction_link,
-                charge_lookup, account_original_transaction, holding, published_entitlement,
+            ON store_transaction, renewal_status, ownership_action, charge_lookup,
+                account_original_transaction, holding, published_entitlement,
                 account, account_grant, purchase_order, consumption_consent, imported_source,
                 account_change, admin_session, event, job, webhook_delivery, movement_change
             TO tenure_program;
@@ -2038,7 +2029,7 @@ BEGIN
         GRANT UPDATE (processed_at, problem, attempts, outcome) ON notification TO tenure_program;
         GRANT UPDATE (head_number, head_hash, head_recorded_at, head_stored_at, repeated,
             repeated_as_of, repeated_by, latest_charged_at, latest_owner_key, paid_through,
-            auto_renew_product_id) ON original_transaction TO tenure_program;
+            auto_renew_product_id, linked) ON original_transaction TO tenure_program;
         FOREACH name IN ARRAY ARRAY['store_transaction', 'holding'] LOOP
             EXECUTE (
                 SELECT format('GRANT UPDATE (%s) ON %I TO tenure_program',

@@ -163,12 +163,13 @@ package struct AccountStore: LedgerStore {
     var lines = Set(newest)
     // Movements are stored with the smallest of the IDs that Apple links.
     while !newest.isEmpty {
-      newest = try await database.query(
+      let linked = try await database.query(
         """
-        SELECT DISTINCT linked_original_transaction_id FROM tenure.original_transaction_link
+        SELECT linked FROM tenure.original_transaction
         WHERE environment = 'production' AND original_transaction_id = ANY (\(newest))
         """
-      ).decode(OriginalTransactionID.self).filter { lines.insert($0).inserted }
+      ).decode([OriginalTransactionID].self)
+      newest = linked.joined().filter { lines.insert($0).inserted }
     }
     guard !lines.isEmpty else { return [:] }
     let sums = try await database.query(

@@ -193,15 +193,10 @@ struct AuditedOriginalTransaction: Sendable {
 
   /// The statements that correct the links, on which everything else depends.
   var linkRepairs: [SQL] {
-    members.flatMap { member -> [SQL] in
+    members.compactMap { member in
       let expected = links(of: member)
-      let found = Set(stored.members[member]?.linked ?? [])
-      return found.subtracting(expected).sorted().map {
-        OriginalTransactionRows.deleteLink(member, to: $0)
-      }
-        + expected.subtracting(found).sorted().map {
-          OriginalTransactionRows.insertLink(from: member, to: $0)
-        }
+      return expected == Set(stored.members[member]?.linked ?? [])
+        ? nil : OriginalTransactionRows.setLinked(member, to: expected)
     }
   }
 }
@@ -236,7 +231,7 @@ extension AuditedOriginalTransaction {
 
   /// Empties the tables that ``ProjectionWriter`` only adds to.
   private func clear(_ line: OriginalTransactionKey) -> [SQL] {
-    ["renewal_status", "ownership_action", "original_transaction_link"].map { table in
+    ["renewal_status", "ownership_action"].map { table in
       "DELETE FROM tenure.\(unescaped: table) WHERE \(line.condition)"
     } + names.values.sorted().map { HoldingRow.deleteAll(name: $0, line: line) }
   }

@@ -45,7 +45,6 @@ extension LedgerAuditor {
   func findUnrootedRows(_ audit: inout LedgerAudit) async throws {
     let tables = [
       "ledger_entry", "store_transaction", "renewal_status", "ownership_action",
-      "original_transaction_link",
     ]
     let found = try await runner.batch(
       tables.map { table in

@@ -94,12 +94,12 @@ package struct ExportStore: LedgerStore {
     while !new.isEmpty {
       let linked = try await database.query(
         """
-        SELECT linked_original_transaction_id FROM tenure.original_transaction_link
+        SELECT linked FROM tenure.original_transaction
         WHERE environment = ANY(\(Environment.allCases))
           AND original_transaction_id = ANY(\(new.sorted()))
         """
-      ).decode(OriginalTransactionID.self)
-      new = Set(linked).subtracting(all)
+      ).decode([OriginalTransactionID].self)
+      new = Set(linked.joined()).subtracting(all)
       all.formUnion(new)
     }
     return all.sorted()

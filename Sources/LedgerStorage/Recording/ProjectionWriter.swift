@@ -82,7 +82,8 @@ struct ProjectionWriter {
         head_number = \(head.number), head_hash = \(head.hash),
         head_recorded_at = \(head.recordedAt), head_stored_at = \(head.storedAt),
         latest_charged_at = \(state.latest?.date), latest_owner_key = \(state.latestOwner),
-        paid_through = \(state.paidThrough), auto_renew_product_id = \(state.autoRenewProductID)
+        paid_through = \(state.paidThrough), auto_renew_product_id = \(state.autoRenewProductID),
+        linked = \((line.links[id] ?? []).map(\.originalTransactionID).sorted())
         \(others)
       WHERE \(id.condition)
       """
@@ -125,7 +126,7 @@ struct ProjectionWriter {
 
   /// The rows derived from one entry each.
   private func entryProjections() -> [SQL] {
-    var (statuses, links, actions): ([SQL], [SQL], [SQL]) = ([], [], [])
+    var (statuses, actions): ([SQL], [SQL]) = ([], [])
     for (entry, source) in entries {
       switch entry.content {
       case .evidence(.renewalStatus(let status, _)):
@@ -133,19 +134,14 @@ struct ProjectionWriter {
         statuses.append(
           StatusRow(number: entry.number, status: status, tokenHolder: holder)
             .values(line: entry.line))
-      case .evidence(.link(let id, let other)):
-        links += [
-          OriginalTransactionRows.insertLink(from: id, to: other),
-          OriginalTransactionRows.insertLink(from: other, to: id),
-        ]
       case .action(let action):
         let recorded = RecordedAction(
           action, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
         actions.append(recorded.values(source: source))
-      case .evidence(.transaction), .ownership: break
+      case .evidence(.transaction), .evidence(.link), .ownership: break
       }
     }
-    return StatusRow.insert(statuses) + links + RecordedAction.insert(actions)
+    return StatusRow.insert(statuses) + RecordedAction.insert(actions)
   }
 
   /// The look-up rows of accounts; ``TransactionLookup`` wrote those of transactions and line items.

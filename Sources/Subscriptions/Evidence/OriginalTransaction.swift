@@ -15,7 +15,7 @@ package struct OriginalTransaction: Sendable {
   package private(set) var decisions: [Charge.ID: RecordedDecision] = [:]
   /// The number of each member's last entry.
   package private(set) var heads: [OriginalTransactionKey: Int]
-  /// The original transactions that each continues, as Apple reports.
+  /// The other original transactions with which Apple links each.
   package private(set) var links: [OriginalTransactionKey: Set<OriginalTransactionKey>] = [:]
 
   package struct RecordedDecision: Hashable, Sendable {
@@ -96,7 +96,9 @@ package struct OriginalTransaction: Sendable {
     switch entry.content {
     case .evidence(.transaction(let record)): history.add(record, recorded: entry.recorded)
     case .evidence(.renewalStatus(let status, _)): history.add(status)
-    case .evidence(.link(let line, let previous)): links[line, default: []].insert(previous)
+    case .evidence(.link(let line, let previous)):
+      links[line, default: []].insert(previous)
+      links[previous, default: []].insert(line)
     case .action(let action): history.add(action, recorded: entry.recorded)
     case .ownership(let change): replay(change, at: entry.recordedAt)
     }

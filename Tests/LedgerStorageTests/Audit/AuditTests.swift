@@ -151,8 +151,9 @@ struct AuditTests {
       what: "lines are linked that Apple doesn't link",
       statement:
         """
-        INSERT INTO tenure.original_transaction_link VALUES ('production', '1000', '5000'),
-          ('production', '5000', '1000')
+        UPDATE tenure.original_transaction
+        SET linked = ARRAY[CASE original_transaction_id WHEN '1000' THEN '5000' ELSE '1000' END]
+        WHERE original_transaction_id IN ('1000', '5000')
         """,
       kind: .projection, isRepairable: true),
     Tampering(
@@ -319,7 +320,7 @@ struct AuditTests {
       ).decode(Timestamp.self)
       #expect(paidThrough == [day(60)])
 
-      try await database.runScript("DELETE FROM tenure.original_transaction_link")
+      try await database.runScript("UPDATE tenure.original_transaction SET linked = '{}'")
       #expect(try await ledger.auditor.audit().differences.map(\.kind).contains(.projection))
       _ = try await ledger.auditor.rebuild()
       #expect(try await ledger.auditor.audit().differences == [])

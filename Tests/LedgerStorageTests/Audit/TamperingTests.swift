@@ -19,7 +19,7 @@ struct TamperingTests {
   private static let uncovered: KeyValuePairs<String, Set<String>> = [
     "ledger_entry": [], "original_transaction": ["repeated", "repeated_as_of", "repeated_by"],
     "store_transaction": [], "renewal_status": [], "ownership_action": [],
-    "original_transaction_link": [], "charge_lookup": [], "account_original_transaction": [],
+    "charge_lookup": [], "account_original_transaction": [],
     "holding": [], "account": ["created_at", "published_at", "label", "email"],
     "account_by_key": [],
     "account_by_token": [], "purchase_order": [], "purchase_order_account": [],
@@ -38,7 +38,7 @@ struct TamperingTests {
     "effective_from": ["received_at", "bought_until", "effective_from"],
     "id_salt": ["account_id"], "app_account_token": ["app_account_token", "look-up"],
     "original_transaction_id": ["original_transaction_id", "look-up"],
-    "order_id": ["order"], "is_claim": ["claim or placement"],
+    "order_id": ["order"], "is_claim": ["claim or placement"], "linked": ["links"],
   ]
 
   private struct Column: Sendable {
@@ -194,6 +194,20 @@ struct TamperingTests {
           _ = try await transaction.execute("SET LOCAL session_replication_role = replica")
           let changed = try await transaction.execute("\(unescaped: statement)")
           guard changed > 0 else { throw Refused() }
+          // A charge that is known under several original transactions may be looked up at any.
+          if table == "charge_lookup", column == "original_transaction_id" {
+            let wrong = try await transaction.query(
+              """
+              SELECT FROM tenure.charge_lookup AS l
+              WHERE NOT EXISTS (
+                SELECT FROM tenure.store_transaction AS t
+                WHERE (t.environment, t.original_transaction_id)
+                    = (l.environment, l.original_transaction_id)
+                  AND CASE WHEN l.is_line_item THEN t.web_order_line_item_id
+                    ELSE t.transaction_id END = l.name)
+              """)
+            guard !wrong.isEmpty else { throw Refused() }
+          }
           var auditor = ledger.auditor
           auditor.within = transaction
           var audit = LedgerAudit()
@@ -237,7 +251,7 @@ struct TamperingTests {
 
     private static let ofLines: Set<String> = [
       "ledger_entry", "original_transaction", "store_transaction", "renewal_status",
-      "ownership_action", "original_transaction_link", "charge_lookup",
+      "ownership_action", "charge_lookup",
       "account_original_transaction", "holding",
     ]
 

@@ -44,7 +44,6 @@ struct PrivilegeTests {
     notification_history_check | INSERT
     notification_refusal | INSERT | last_at, last_body_bytes, last_body_sha256, last_detail, refusals
     original_transaction | INSERT | *
-    original_transaction_link | INSERT DELETE
     ownership_action | INSERT DELETE
     poll_target | INSERT | bundle_id, receipt_notification_id, receipt_submission_id
     product | INSERT

@@ -145,7 +145,7 @@ struct OriginalTransactionTests {
     let link = Item.evidence(.link(line: otherKey, previous: mainKey))
     #expect(kinds(ledger.record([link])) == [.link])
     #expect(ledger.record([link]) == [])
-    #expect(ledger.line.links == [otherKey: [mainKey]])
+    #expect(ledger.line.links == [otherKey: [mainKey], mainKey: [otherKey]])
     let stored = OriginalTransaction(
       history: ledger.line.history, repeated: [:], decisions: ledger.line.decisions,
       heads: ledger.line.heads,
