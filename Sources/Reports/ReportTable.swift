@@ -22,7 +22,7 @@ package struct ReportColumn: Hashable, Sendable {
   package let name: String
   package let kind: Kind
 
-  init(_ name: String, _ kind: Kind) {
+  package init(_ name: String, _ kind: Kind) {
     self.name = name
     self.kind = kind
   }
@@ -148,12 +148,12 @@ extension [[String]] {
 /// CSV has each amount twice: in milliunits and, in a column named without that unit, as a decimal
 /// number in the currency's own digits.
 extension [ReportColumn] {
-  var csvHead: String {
+  package var csvHead: String {
     flatMap { $0.kind == .money ? [$0.name, $0.nameWithoutUnit] : [$0.name] }
       .joined(separator: ",") + "\r\n"
   }
 
-  func csv(_ row: [ReportValue]) -> String {
+  package func csv(_ row: [ReportValue]) -> String {
     zip(self, row).flatMap { column, value in
       column.kind == .money ? [value.csv, value.decimal] : [value.csv]
     }.joined(separator: ",") + "\r\n"

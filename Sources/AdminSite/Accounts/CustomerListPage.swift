@@ -5,6 +5,7 @@ import Hummingbird
 import HummingbirdCore
 import JSONText
 import LedgerStorage
+import Reports
 import Subscriptions
 
 /// The customers with filters: a page, and a CSV file of all that match.
@@ -250,17 +251,27 @@ struct CustomerListController: Controller {
 
   // MARK: CSV
 
-  private typealias Line = (customer: Customer, tags: [Tag], spent: [AccountStore.SpentSum])
+  private static let columns = [
+    ReportColumn("account_id", .text), ReportColumn("label", .text), ReportColumn("email", .text),
+    ReportColumn("entitlements", .text), ReportColumn("access_until", .time),
+    ReportColumn("spent_milliunits", .money), ReportColumn("currency", .text),
+    ReportColumn("spent_is_estimated", .flag), ReportColumn("spent_in_other_currencies", .text),
+    ReportColumn("products", .text), ReportColumn("first_seen_at", .time),
+  ]
 
-  /// The columns of the page.
-  private static var columns: [(name: String, value: (Line) -> String?)] {
-    [
-      ("account_id", { $0.customer.account.id }), ("label", { $0.customer.account.label }),
-      ("email", { $0.customer.account.email }),
-      ("entitlements", { $0.tags.map { "\($0.label): \($0.state.text)" }.joined(separator: ", ") }),
-      ("access_until", { $0.customer.isEndless ? "no end" : $0.customer.accessEnd?.description }),
-      ("spent", { Price.text($0.spent) }), ("products", { $0.customer.productNames }),
-      ("first_seen_at", { $0.customer.account.createdAt.description }),
+  /// The columns of the page; the first currency by name has columns of its own.
+  private func row(
+    of customer: Customer, _ tags: [Tag], spent: [AccountStore.SpentSum]
+  ) -> [ReportValue] {
+    let (account, sum) = (customer.account, spent.first)
+    return [
+      .text(account.id), ReportValue(account.label), ReportValue(account.email),
+      .text(tags.map { "\($0.label): \($0.state.text)" }.joined(separator: ", ")),
+      customer.isEndless ? .text("no end") : customer.accessEnd.map { .time($0) } ?? .none,
+      sum.map { .money(milliunits: $0.milliunits, currency: $0.currency) } ?? .none,
+      ReportValue(sum?.currency), sum.map { .flag($0.isEstimated) } ?? .none,
+      .text(Price.text(Array(spent.dropFirst()))), .text(customer.productNames),
+      .time(account.createdAt),
     ]
   }
 
@@ -279,26 +290,25 @@ struct CustomerListController: Controller {
 
   @concurrent
   private func write(_ filter: Filter, to writer: inout any ResponseBodyWriter) async throws {
-    try await writer.write(Self.lines([Self.columns.map(\.name)]))
+    try await writer.write(ByteBuffer(string: Self.columns.csvHead))
     var cursor: TimedCursor<String>?
     while true {
       let batch = try await customers(filter, after: cursor, limit: Self.batch)
       let found = batch.filter(filter.matches)
       let ended = try await ledger.entitlementCharges(of: found)
       let spent = try await ledger.accounts.spent(by: found.map(\.account), at: now())
-      let lines = found.map { customer -> [String?] in
-        let line = (customer, customer.tags(ended), spent[customer.account.key] ?? [])
-        return Self.columns.map { $0.value(line) }
+      let lines = found.map {
+        Self.columns.csv(row(of: $0, $0.tags(ended), spent: spent[$0.account.key] ?? []))
       }
-      try await writer.write(Self.lines(lines))
+      try await writer.write(ByteBuffer(string: lines.joined()))
       guard batch.count == Self.batch, let last = batch.last else { return }
       cursor = Self.cursor(last.account)
     }
   }
+}
 
-  private static func lines(_ rows: [[String?]]) -> ByteBuffer {
-    ByteBuffer(string: rows.map { $0.csvLine(guardsFormulas: true) }.joined())
-  }
+extension ReportValue {
+  fileprivate init(_ text: String?) { self = text.map { .text($0) } ?? .none }
 }
 
 extension AccountStore.Order {

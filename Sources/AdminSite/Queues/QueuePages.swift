@@ -116,11 +116,16 @@ struct QueueController: Controller {
 
   // MARK: Webhook
 
+  private static let outcomes = [("delivered", "Delivered"), ("failed", "Failed")]
+
   @Sendable
   func webhooks(_ request: Request, context: APIContext) async throws -> Response {
     let status = try await ledger.webhooks.webhookStatus()
     let fields = EncodedFields(query: request.uri)
     let (outcome, type) = (fields["outcome"]?.rawValue.nonEmpty, fields["type"]?.rawValue.nonEmpty)
+    guard outcome.map({ Self.outcomes.map(\.0).contains($0) }) ?? true else {
+      throw Problem.invalid("outcome", "must be delivered or failed")
+    }
     let query = [("outcome", outcome), ("type", type)].compactMap { name, value in
       value.map { (name: name, value: $0) }
     }
@@ -145,8 +150,7 @@ struct QueueController: Controller {
     let since = status.oldestDueSince.map { [Property("Waiting since", $0)] } ?? []
     let types = LedgerEvent.Kind.allCases.map(\.rawValue) + [WebhookAttempt.test]
     let filters: [FormField] = [
-      .filter(
-        "outcome", "Outcome", [("delivered", "Delivered"), ("failed", "Failed")], chosen: outcome),
+      .filter("outcome", "Outcome", Self.outcomes, chosen: outcome),
       .filter("type", "Event type", types.map { ($0, $0) }, chosen: type),
     ]
     return PageRenderer.response(

@@ -183,11 +183,16 @@ struct CustomerTests {
       #expect(try await browser.get("/admin/accounts/anna").contains("Spent 14.98 USD"))
       // Ben's charge is stored with Anna's subscription alone.
       #expect(try await browser.get("/admin/accounts/ben").contains("Spent 2.99 USD"))
+      // Amounts are numbers, and Anna also paid in another currency.
+      let euro = Payment(id: "4", line: "4000", from: 70, to: 100, price: 1990, currency: "EUR")
+      try await api.claim(euro, by: "anna", on: 70.2)
+      let file = try await browser.get("/admin/accounts?format=csv")
+      #expect(file.contains(",1990,1.99,EUR,false,14.98 USD,monthly,"))
       #expect(try await !browser.get("/admin/accounts/carl").contains("Spent"))
       month.revokedOn = 71
       try await api.deliver(Notice("REFUND", nil, month, on: 71.1))
       browser = try await AdminBrowser.loggedIn(api)
-      #expect(try await spent()["anna"] == "4.99 USD")
+      #expect(try await spent()["anna"] == "1.99 EUR, 4.99 USD")
     }
   }
 
@@ -205,8 +210,8 @@ struct CustomerTests {
       let file = try await browser.get("/admin/accounts?format=csv")
       // A customer is one row.
       #expect(file.contains("\r\nanna,,,\"news: Active, premium: Active\","))
-      #expect(
-        file.contains(",≈ 9.99 USD,monthly,") && file.text.split(separator: "\r\n").count == 2)
+      #expect(file.contains(",9990,9.99,USD,true,,monthly,"))
+      #expect(file.text.split(separator: "\r\n").count == 2)
       #expect(try await browser.get("/admin/accounts/anna").contains("Spent ≈ 9.99 USD"))
     }
   }
@@ -278,12 +283,13 @@ struct CustomerTests {
 
       let csv = try await browser.get("/admin/accounts?format=csv&since=2026-01-02")
       #expect(
-        csv.text == "account_id,label,email,entitlements,access_until,spent,products,"
-          + "first_seen_at\r\n"
-          + "new,\"'=1+1, \"\"x\"\"\",,,,,,2026-01-03T00:00:00.000Z\r\n")
+        csv.text == "account_id,label,email,entitlements,access_until,spent_milliunits,spent,"
+          + "currency,spent_is_estimated,spent_in_other_currencies,products,first_seen_at\r\n"
+          + "new,\"'=1+1, \"\"x\"\"\",,,,,,,,,,2026-01-03T00:00:00.000Z\r\n")
       let active = try await browser.get("/admin/accounts?format=csv&state=Active")
       #expect(
-        active.text.contains(/\r\n47,,,premium: Active,2026-[^,]*Z,[^,]*,monthly,2026-01-01T/))
+        active.text.contains(
+          /\r\n47,,,premium: Active,2026-[^,]*Z,[^,]*,[^,]*,[^,]*,[^,]*,,monthly,2026-01-01T/))
       #expect(try await browser.get("/admin").contains(#"href="/admin/accounts/new">new</a>"#))
       // Its place by ID is another one than by date.
       _ = try await api.call(.put, "/v1/accounts/0")

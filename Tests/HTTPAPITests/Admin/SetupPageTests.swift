@@ -227,6 +227,7 @@ struct SetupPageTests {
             page.contains(">Event \(delivery.eventID)<") == shown.contains(delivery), "\(query)")
         }
       }
+      #expect(try await browser.get("/admin/webhooks?outcome=lost").status == 400)
       // Page after page.
       let latest = try await browser.get("/admin/webhooks?limit=1")
       let next = try #require(

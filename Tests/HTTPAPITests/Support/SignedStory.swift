@@ -33,14 +33,15 @@ struct Payment: Sendable {
   var previousLine: String?
   var environment = "Production"
   var bundleID = SimulatedApp.sample.bundleID
-  /// In milliunits of USD.
+  /// In milliunits.
   var price: Int64?
+  var currency = "USD"
 
   /// The payload, signed on a day.
   func json(signedOn day: Double) -> JSONValue {
     let members: [(String, JSONValue?)] = [
       ("transactionId", .string(id)), ("originalTransactionId", .string(line)),
-      ("price", price.map(JSONValue.integer)), ("currency", price.map { _ in "USD" }),
+      ("price", price.map(JSONValue.integer)), ("currency", price.map { _ in .string(currency) }),
       ("webOrderLineItemId", to == nil ? nil : .string("9" + id)),
       ("previousOriginalTransactionId", previousLine.map { .string($0) }),
       ("bundleId", .string(bundleID)), ("productId", .string(product)),
