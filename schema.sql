@@ -4,9 +4,12 @@
 -- Apply it with `tenure migrate`, or with psql as its owner; only to a database without the schema.
 --
 -- Conventions
---   * Everything lives in the schema `tenure`. Text has a length check, times are timestamptz, money
---     is bigint milliunits (1/1000 of the currency's unit) with an ISO 4217 currency.
---   * Projections check no lengths: PostgreSQL prepares each check again for each statement.
+--   * Everything lives in the schema `tenure`. Times are timestamptz, money is bigint milliunits
+--     (1/1000 of the currency's unit) with an ISO 4217 currency.
+--   * Programs check words and lengths where they come in. PostgreSQL prepares each CHECK of a table
+--     again in each statement that writes it, which was half the time of an insert: so the tables that
+--     every recording writes check only what joins several columns. `tenure audit` computes the values
+--     of projections and chains.
 --   * `environment` is 'production' or 'sandbox' and part of every key of Apple's: the two never mix.
 --   * Apple's identifiers are text, whatever digits they consist of today.
 --   * The ledger (ledger_entry) is the truth and is only ever appended to. Everything marked
@@ -97,7 +100,7 @@ COMMENT ON TABLE product_entitlement IS 'Entitlements granted by a version of a 
 -- ------------------------------------------------------------------------------------------------
 
 CREATE TABLE account (
-    account_id        text        NOT NULL PRIMARY KEY CHECK (length(account_id) BETWEEN 1 AND 255),
+    account_id        text        NOT NULL PRIMARY KEY,
     -- The only name of the account in entries, events and hashes: erasing a person rewrites this
     -- map, the projections and raw bodies, and no hash.
     account_key       uuid        NOT NULL,
@@ -110,8 +113,8 @@ CREATE TABLE account (
     merged_into_key   uuid,
     -- What the app calls the customer, for the administrators' search. Deleted when the account is
     -- erased; not in entries, events or other tables.
-    label             text        CHECK (length(label) BETWEEN 1 AND 255),
-    email             text        CHECK (length(email) BETWEEN 1 AND 255)
+    label             text,
+    email             text
 );
 COMMENT ON TABLE account IS 'Accounts, by the IDs that the app gives them. [by account_id]';
 -- For the list of customers, and the search by the beginning of a name.
@@ -122,7 +125,7 @@ CREATE INDEX account_by_email ON account (lower(email) text_pattern_ops) WHERE e
 
 CREATE TABLE account_by_key (
     account_key uuid        NOT NULL PRIMARY KEY,
-    account_id  text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
+    account_id  text        NOT NULL,
     app_account_token uuid NOT NULL,
     -- The account id is a pseudonym afterwards.
     erased_at   timestamptz,
@@ -206,11 +209,11 @@ COMMENT ON TABLE consumption_consent IS
 -- body is deleted or pruned under the exclusive one, after a look for references: see store_body and
 -- lock_bodies. Never logged.
 CREATE TABLE body (
-    sha256    bytea       NOT NULL PRIMARY KEY CHECK (length(sha256) = 32),
+    sha256    bytea       NOT NULL PRIMARY KEY,
     -- Its length in bytes, as it came.
-    bytes     bigint      NOT NULL CHECK (bytes >= 0),
+    bytes     bigint      NOT NULL,
     -- Its bytes in the encoding of BodyEncoding: whole, or without redundant parts. Null: pruned.
-    content   bytea       CHECK (length(content) BETWEEN 1 AND 33554432),
+    content   bytea,
     -- When it was stored, by the clock of the program; a pruned one is stored again when it comes
     -- again.
     stored_at timestamptz NOT NULL,
@@ -244,28 +247,29 @@ CREATE TABLE submission (
     account_key    uuid        NOT NULL,
     received_at    timestamptz NOT NULL,
     -- The app server's parameters.
-    transaction_id text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
+    transaction_id text,
     order_id       uuid,
     restore        boolean     NOT NULL,
-    bundle_id      text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
+    bundle_id      text,
     -- The body: the receipt (base64), or the transactions and the renewal infos that StoreKit 2
     -- signed, each a JWS, joined by line feeds. Null: erased.
-    body_sha256    bytea       CHECK (length(body_sha256) = 32),
+    body_sha256    bytea,
     -- The number of signed transactions, the first of the JWS. Null: a receipt.
-    signed_transactions integer CHECK (signed_transactions BETWEEN 1 AND 1000),
-    status         text        NOT NULL CHECK (status IN ('pending', 'verified', 'rejected')),
-    environment    text        CHECK (environment IN ('production', 'sandbox')),
+    signed_transactions integer,
+    -- pending, verified or rejected.
+    status         text        NOT NULL,
+    environment    text,
     decided_at     timestamptz,
     -- The next attempt; null while pending: given up (see job).
     retry_at       timestamptz,
     -- The number of attempts to verify it.
-    attempts       integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    attempts       integer     NOT NULL DEFAULT 0,
     -- Why it was rejected, or is still pending: a stable code and Apple's status.
-    problem        text        CHECK (length(problem) BETWEEN 1 AND 64),
-    problem_detail text        CHECK (length(problem_detail) BETWEEN 1 AND 1000),
+    problem        text,
+    problem_detail text,
     apple_status   integer,
     -- The answer to the app server: the selected transactions and the warnings.
-    outcome        text        CHECK (length(outcome) <= 16777216),
+    outcome        text,
     -- When its account was erased, with what was submitted and Apple's answers.
     erased_at      timestamptz,
     CONSTRAINT submission_decided_has_date CHECK ((status = 'pending') = (decided_at IS NULL)),
@@ -284,19 +288,19 @@ CREATE INDEX submission_rejected
 
 CREATE TABLE submission_exchange (
     submission_id uuid        NOT NULL REFERENCES submission,
-    number        integer     NOT NULL CHECK (number > 0),
-    endpoint      text        NOT NULL CHECK (length(endpoint) BETWEEN 1 AND 255),
+    number        integer     NOT NULL,
+    endpoint      text        NOT NULL,
     asked_at      timestamptz NOT NULL,
-    duration_ms   bigint      NOT NULL CHECK (duration_ms >= 0),
+    duration_ms   bigint      NOT NULL,
     -- Null: no answer.
     http_status   integer,
-    body_sha256   bytea       CHECK (length(body_sha256) = 32),
+    body_sha256   bytea,
     -- The date of the request in Apple's answer, which the body doesn't contain, and the SHA-256 of
     -- the answer with it. Null: the body is the answer.
     dated_at      timestamptz,
-    answer_sha256 bytea       CHECK (length(answer_sha256) = 32),
+    answer_sha256 bytea,
     -- Why there is no usable answer.
-    fault         text        CHECK (length(fault) BETWEEN 1 AND 1000),
+    fault         text,
     PRIMARY KEY (submission_id, number),
     CONSTRAINT submission_exchange_dated CHECK (
         (dated_at IS NULL) = (answer_sha256 IS NULL)
@@ -312,31 +316,29 @@ CREATE INDEX submission_exchange_failed
 -- The inbox of Apple's notifications: durable before the response of 200, processed exactly once.
 CREATE TABLE notification (
     -- Apple's notificationUUID; for version 1, which has none, `v1:` and the SHA-256 of the body.
-    notification_id text        NOT NULL PRIMARY KEY CHECK (length(notification_id) BETWEEN 1 AND 128),
-    version         smallint    NOT NULL CHECK (version IN (1, 2)),
+    notification_id text        NOT NULL PRIMARY KEY,
+    version         smallint    NOT NULL,
     received_at     timestamptz NOT NULL,
     -- The body as signed by Apple; for version 1 the JSON without its password.
-    body_sha256     bytea       NOT NULL CHECK (length(body_sha256) = 32),
+    body_sha256     bytea       NOT NULL,
     processed_at    timestamptz,
     -- Why it is not processed yet, or what was wrong with it.
-    problem         text        CHECK (length(problem) BETWEEN 1 AND 1000),
+    problem         text,
     -- Fields of the body, for searches; null if missing. Those of version 1 are unverified.
-    notification_type text      CHECK (length(notification_type) BETWEEN 1 AND 255),
-    subtype         text        CHECK (length(subtype) BETWEEN 1 AND 255),
-    environment     text        CHECK (environment IN ('production', 'sandbox')),
-    bundle_id       text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
-    original_transaction_id text CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
-    transaction_id  text        CHECK (length(transaction_id) BETWEEN 1 AND 128),
+    notification_type text,
+    subtype         text,
+    environment     text,
+    bundle_id       text,
+    original_transaction_id text,
+    transaction_id  text,
     signed_at       timestamptz,
     -- The number of attempts to process it.
-    attempts        integer     NOT NULL DEFAULT 0 CHECK (attempts >= 0),
-    -- Delivered by Apple, or missing and found in Apple's history.
-    arrival         text        NOT NULL DEFAULT 'delivered'
-        CHECK (arrival IN ('delivered', 'history')),
-    -- The result: entries were appended, everything was known, it contains no purchase, or Apple
-    -- rejected the receipt in it.
-    outcome         text        CHECK (outcome IN
-        ('recorded', 'known', 'nothing_to_record', 'rejected')),
+    attempts        integer     NOT NULL DEFAULT 0,
+    -- 'delivered' by Apple, or missing and found in Apple's 'history'.
+    arrival         text        NOT NULL DEFAULT 'delivered',
+    -- The result: 'recorded' (an entry was appended), 'known', 'nothing_to_record' (it contains no
+    -- purchase), or 'rejected' (Apple rejected the receipt in it).
+    outcome         text,
     CONSTRAINT notification_processed_has_outcome
         CHECK ((processed_at IS NULL) = (outcome IS NULL)),
     CONSTRAINT notification_rejected_has_problem CHECK (outcome <> 'rejected' OR problem IS NOT NULL)
@@ -352,17 +354,17 @@ CREATE INDEX notification_rejected
 -- Apple's answers about the receipts in notifications of version 1.
 CREATE TABLE notification_exchange (
     notification_id text        NOT NULL REFERENCES notification,
-    number          integer     NOT NULL CHECK (number > 0),
-    endpoint        text        NOT NULL CHECK (length(endpoint) BETWEEN 1 AND 255),
+    number          integer     NOT NULL,
+    endpoint        text        NOT NULL,
     asked_at        timestamptz NOT NULL,
-    duration_ms     bigint      NOT NULL CHECK (duration_ms >= 0),
+    duration_ms     bigint      NOT NULL,
     -- As in submission_exchange.
     http_status     integer,
-    body_sha256     bytea       CHECK (length(body_sha256) = 32),
+    body_sha256     bytea,
     dated_at        timestamptz,
-    answer_sha256   bytea       CHECK (length(answer_sha256) = 32),
+    answer_sha256   bytea,
     -- Why there is no usable answer.
-    fault           text        CHECK (length(fault) BETWEEN 1 AND 1000),
+    fault           text,
     PRIMARY KEY (notification_id, number),
     CONSTRAINT notification_exchange_dated CHECK (
         (dated_at IS NULL) = (answer_sha256 IS NULL)
@@ -620,13 +622,12 @@ COMMENT ON TABLE admin_session IS 'Open sessions of the administrators'' pages. 
 
 -- Ways to poll Apple about an original transaction: its app, and a receipt that lists it.
 CREATE TABLE poll_target (
-    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    original_transaction_id text        NOT NULL
-        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
-    bundle_id               text        CHECK (length(bundle_id) BETWEEN 1 AND 255),
+    environment             text        NOT NULL,
+    original_transaction_id text        NOT NULL,
+    bundle_id               text,
     -- The last receipt that listed it, even if pruned.
     receipt_submission_id   uuid,
-    receipt_notification_id text        CHECK (length(receipt_notification_id) BETWEEN 1 AND 128),
+    receipt_notification_id text,
     PRIMARY KEY (environment, original_transaction_id)
 );
 COMMENT ON TABLE poll_target IS
@@ -731,12 +732,11 @@ CREATE INDEX app_store_write_back_by_day
 -- columns up to head_stored_at are the end of the hash chain; the others are the current state, a
 -- projection.
 CREATE TABLE original_transaction (
-    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    original_transaction_id text        NOT NULL
-        CHECK (length(original_transaction_id) BETWEEN 1 AND 128),
+    environment             text        NOT NULL,
+    original_transaction_id text        NOT NULL,
     -- The number and hash of the last entry; 0 and null before the first.
-    head_number             integer     NOT NULL DEFAULT 0 CHECK (head_number >= 0),
-    head_hash               bytea       CHECK (length(head_hash) = 32),
+    head_number             integer     NOT NULL DEFAULT 0,
+    head_hash               bytea,
     -- Later entries have later dates.
     head_recorded_at        timestamptz,
     -- When the last entry was stored, by the database's clock.
@@ -745,8 +745,7 @@ CREATE TABLE original_transaction (
     -- and its source. Not in the chain, and not read by the ownership rule.
     repeated                text,
     repeated_as_of          timestamptz,
-    repeated_by             text        CHECK (repeated_by IN (
-        'receipt', 'signed_transaction', 'notification', 'poll', 'import')),
+    repeated_by             text,
     -- The latest charge that was recorded, and its owner.
     latest_charged_at       timestamptz,
     latest_owner_key        uuid,
@@ -756,34 +755,30 @@ CREATE TABLE original_transaction (
     auto_renew_product_id   text,
     -- The other original transactions that Apple links with this one; each names the other.
     linked                  text[]      NOT NULL DEFAULT '{}',
-    PRIMARY KEY (environment, original_transaction_id),
-    CONSTRAINT original_transaction_head CHECK (num_nulls(head_hash, head_recorded_at,
-        head_stored_at) = CASE head_number WHEN 0 THEN 3 ELSE 0 END)
+    PRIMARY KEY (environment, original_transaction_id)
 );
 COMMENT ON TABLE original_transaction IS
     'The head of each chain and the current state. [by original_transaction_id]';
--- The append-only ledger. `body` is JSON of a format version; `hash` is SHA-256 over the previous
--- hash and every other column, so that no entry can change without all later ones.
+-- The append-only ledger. An entry has the items that one recording appends to an original
+-- transaction: what Apple said, claims, overrides, decisions. `body` is a JSON array of them, in a
+-- format version; `hash` is SHA-256 over the previous hash and every other column, so that no entry
+-- can change without all later ones.
 CREATE TABLE ledger_entry (
-    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
-    number                  integer     NOT NULL CHECK (number > 0),
+    -- The number of its last item; items are numbered from 1, without gaps.
+    number                  integer     NOT NULL,
     recorded_at             timestamptz NOT NULL,
-    kind                    text        NOT NULL CHECK (kind IN (
-        'transaction', 'renewal_status', 'link', 'claim', 'placement',
-        'decided', 'claimed', 'corrected', 'placed')),
-    -- The date at which the evidence was true; null for actions and decisions.
-    evidence_date           timestamptz,
-    -- The kind and id of the source.
-    source                  text        NOT NULL CHECK (source IN (
-        'receipt', 'signed_transaction', 'notification', 'poll', 'administrator', 'import')),
-    source_id               text        CHECK (length(source_id) BETWEEN 1 AND 128),
-    format                  smallint    NOT NULL CHECK (format > 0),
-    body                    text        NOT NULL CHECK (length(body) BETWEEN 2 AND 100000),
+    -- The kind of the source (receipt, signed_transaction, notification, poll, administrator or
+    -- import) and its id.
+    source                  text        NOT NULL,
+    source_id               text,
+    format                  smallint    NOT NULL,
+    body                    text        NOT NULL,
     -- By the database's clock, because a program's may be slow, and no earlier than that of the entry
     -- before. Determines the checkpoints that cover the entry.
     stored_at               timestamptz NOT NULL,
-    hash                    bytea       NOT NULL CHECK (length(hash) = 32),
+    hash                    bytea       NOT NULL,
     PRIMARY KEY (environment, original_transaction_id, number),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction
 );
@@ -798,6 +793,7 @@ CREATE TABLE ledger_checkpoint (
     -- The mark covers entries stored before this moment, by the database's clock.
     stored_before timestamptz NOT NULL,
     chains        bigint      NOT NULL CHECK (chains >= 0),
+    -- The sum of the numbers of their last entries.
     entries       bigint      NOT NULL CHECK (entries >= 0),
     -- The root of a hash tree over the last entry of each chain, in order.
     heads         bytea       NOT NULL CHECK (length(heads) = 32),
@@ -818,7 +814,7 @@ CREATE TABLE store_transaction (
     original_transaction_id text        NOT NULL,
     transaction_id          text        NOT NULL,
     product_id              text        NOT NULL,
-    -- The entry that recorded it first. The first transaction of a charge names it.
+    -- The item that recorded it first. The first transaction of a charge names it.
     number                  integer     NOT NULL,
     recorded_at             timestamptz NOT NULL,
     kind                    text        NOT NULL,
@@ -869,10 +865,10 @@ CREATE TABLE store_transaction (
     charge_transaction_id   text        NOT NULL,
     charge_product_id       text        NOT NULL,
 
-    -- The decision on the charge; null for aliases.
+    -- The decision on the charge; null for aliases. The rule is administrator,
+    -- actively_auto_renewing, submitter, app_account_token or unclaimed.
     owner_account_key       uuid,
-    rule                    text        CHECK (rule IN ('administrator', 'actively_auto_renewing',
-        'submitter', 'app_account_token', 'unclaimed')),
+    rule                    text,
     -- The evidence of the rule's first row: reason, earlier charge, date of Apple's status.
     reason                  text,
     renewing_account_key    uuid,
@@ -885,9 +881,9 @@ CREATE TABLE store_transaction (
     is_provisional          boolean,
     decided_at              timestamptz,
     corrected_at            timestamptz,
-    -- The last owner before this one, and when it lost the charge.
-    lost_by_key             uuid,
-    lost_at                 timestamptz,
+    -- The earlier owners, and when each last lost the charge, in that order; null: none.
+    lost_by_keys            uuid[],
+    lost_at                 timestamptz[],
 
     -- The order that it fulfilled, and when the owner's app acknowledged delivery. Facts of their
     -- own, no projection: they stay when the transaction turns out to be an alias or its charge
@@ -897,21 +893,14 @@ CREATE TABLE store_transaction (
 
     PRIMARY KEY (environment, original_transaction_id, transaction_id, product_id),
     FOREIGN KEY (environment, original_transaction_id) REFERENCES original_transaction,
-    CONSTRAINT store_transaction_owner_has_rule CHECK (owner_account_key IS NULL OR rule IS NOT NULL),
-    CONSTRAINT store_transaction_unclaimed_has_no_owner
-        CHECK (rule <> 'unclaimed' OR owner_account_key IS NULL),
-    CONSTRAINT store_transaction_alias_has_no_owner CHECK (
-        (charge_original_transaction_id, charge_transaction_id, charge_product_id)
-            = (original_transaction_id, transaction_id, product_id)
-        OR (rule IS NULL AND owner_account_key IS NULL)),
     CONSTRAINT store_transaction_decision_whole CHECK (
         (rule IS NULL) = (reason IS NULL) AND (rule IS NULL) = (is_provisional IS NULL)
         AND (rule IS NULL) = (decided_at IS NULL)
-        AND (rule IS NOT NULL OR num_nonnulls(renewing_account_key, previous_transaction_id,
-            status_as_of, switched_off_at, corrected_at) = 0)
+        AND (rule IS NOT NULL OR num_nonnulls(owner_account_key, renewing_account_key,
+            previous_transaction_id, status_as_of, switched_off_at, corrected_at, lost_at) = 0)
         AND num_nonnulls(previous_original_transaction_id, previous_transaction_id,
             previous_product_id) IN (0, 3)
-        AND (lost_by_key IS NULL) = (lost_at IS NULL)),
+        AND cardinality(lost_by_keys) IS NOT DISTINCT FROM cardinality(lost_at)),
     CONSTRAINT store_transaction_dated CHECK (
         (expires_at IS NULL) = (expires_as_of IS NULL)
         AND (app_account_token IS NULL) = (app_account_token_as_of IS NULL)
@@ -949,12 +938,13 @@ CREATE INDEX store_transaction_for_orders
 CREATE TABLE renewal_status (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
-    -- The entry that recorded it.
+    -- The item that recorded it.
     number                  integer     NOT NULL,
+    recorded_at             timestamptz NOT NULL,
     as_of                   timestamptz NOT NULL,
     auto_renews             boolean,
-    phase                   text        CHECK (phase IN
-        ('undisturbed', 'grace_period', 'billing_retry', 'expired')),
+    -- undisturbed, grace_period, billing_retry or expired.
+    phase                   text,
     grace_ends_at           timestamptz,
     auto_renew_product_id   text,
     expiration_intent       smallint,
@@ -1106,8 +1096,8 @@ COMMENT ON TABLE account_grant_account IS
 -- The entitlements that events have published: the next event describes the difference. Written
 -- under the lock of the account's row.
 CREATE TABLE published_entitlement (
-    account_id              text        NOT NULL CHECK (length(account_id) BETWEEN 1 AND 255),
-    entitlement             text        NOT NULL CHECK (length(entitlement) BETWEEN 1 AND 255),
+    account_id              text        NOT NULL,
+    entitlement             text        NOT NULL,
     -- Null: never.
     access_ends_at          timestamptz,
     PRIMARY KEY (account_id, entitlement)
@@ -1391,20 +1381,19 @@ ORDER BY account_id, entitlement, active DESC, state = 'in_billing_retry' DESC,
 -- that a report as known on some day never changes: nothing else of a row changes, and none is
 -- deleted. An expected end has a date in the future, and counts from that moment on.
 CREATE TABLE movement (
-    environment             text        NOT NULL CHECK (environment IN ('production', 'sandbox')),
+    environment             text        NOT NULL,
     -- The smallest original transaction id of those that Apple links.
     original_transaction_id text        NOT NULL,
-    kind                    text        NOT NULL CHECK (kind IN (
-        -- Money, of products of any type. Upgrades are not refunds.
-        'charged', 'refunded',
-        -- The stock of subscriptions by state: -1 for the state (or product) that ended, +1 for the next.
-        'state',
-        -- Paid subscriptions: the numbers add up to the stock, mrr_twelfths to the MRR.
-        'started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced',
-        'trial_started', 'trial_ended',
-        -- The customer switched auto-renew, at Apple's date.
-        'auto_renew_off', 'auto_renew_on',
-        'grace_entered', 'retry_entered', 'billing_recovered', 'billing_lost')),
+    -- Money, of products of any type: charged, refunded. Upgrades are not refunds.
+    -- The stock of subscriptions by state: state, -1 for the state (or product) that ended, +1 for
+    -- the next.
+    -- Paid subscriptions, whose numbers add up to the stock and mrr_twelfths to the MRR: started,
+    -- resumed, ended, changed_from, changed_to, repriced.
+    -- Trials: trial_started, trial_ended; a positive number reverses the end of one that is paid
+    -- after all.
+    -- The customer switched auto-renew, at Apple's date: auto_renew_off, auto_renew_on.
+    -- Billing: grace_entered, retry_entered, billing_recovered, billing_lost.
+    kind                    text        NOT NULL,
     at                      timestamptz NOT NULL,
     -- The transaction that names the charge, and its original transaction.
     transaction_id          text        NOT NULL,
@@ -1417,7 +1406,7 @@ CREATE TABLE movement (
     -- The date of the refunded charge, or the start of the trial, the paid subscription or the
     -- billing issue.
     origin_at               timestamptz,
-    number                  smallint    NOT NULL CHECK (number BETWEEN -1 AND 1),
+    number                  smallint    NOT NULL,
     ownership_type          text        NOT NULL,
     period_type             text        NOT NULL,
     -- For subscriptions, the period, the offer and the storefront are those of the charge with
@@ -1426,12 +1415,13 @@ CREATE TABLE movement (
     offer_id                text,
     -- ISO 3166-1 alpha-3; null: not in receipts.
     storefront              text,
-    quantity                integer     NOT NULL CHECK (quantity > 0),
+    quantity                integer     NOT NULL,
     -- Null: unknown price.
-    currency                text        CHECK (currency ~ '^[A-Z]{3}$'),
+    currency                text,
     -- Fixed at the charge, whatever the catalogue says later. A refund's is negative.
     amount_milliunits       bigint      NOT NULL DEFAULT 0,
-    price_source            text        CHECK (price_source IN ('app_store', 'catalogue')),
+    -- app_store or catalogue.
+    price_source            text,
     -- Signed twelfths of a milliunit per month: a whole number for every period.
     mrr_twelfths            bigint      NOT NULL DEFAULT 0,
     -- The owner of the charge at that time.
@@ -1457,43 +1447,7 @@ CREATE TABLE movement (
     opened_by               bigint,
     closed_by               bigint,
     PRIMARY KEY (environment, original_transaction_id, kind, at, product_id, transaction_id, cause,
-        known_from),
-    CONSTRAINT movement_number CHECK (CASE
-        WHEN kind IN ('refunded', 'ended', 'changed_from') THEN number = -1
-        WHEN kind = 'repriced' THEN number = 0
-        -- A positive number reverses the end of a trial that is paid after all.
-        WHEN kind IN ('state', 'trial_ended') THEN number IN (-1, 1)
-        ELSE number = 1
-    END),
-    CONSTRAINT movement_cause CHECK (CASE kind
-        WHEN 'state' THEN cause IN ('active_renewing', 'active_cancelled', 'trial_renewing',
-            'trial_cancelled', 'in_grace_period', 'in_billing_retry', 'expired', 'revoked')
-        WHEN 'ended' THEN cause IN ('voluntary', 'price_not_consented', 'billing',
-            'product_withdrawn', 'refunded', 'unknown')
-        WHEN 'trial_ended' THEN (cause = 'recovered') = (number = 1)
-            AND cause IN ('converted', 'recovered', 'voluntary', 'price_not_consented', 'billing',
-            'product_withdrawn', 'refunded', 'unknown')
-        WHEN 'resumed' THEN cause IN ('', 'recovered')
-        WHEN 'repriced' THEN cause IN ('', 'from', 'to')
-    END),
-    CONSTRAINT movement_origin CHECK (origin_at IS NOT NULL OR kind IN ('charged', 'state',
-        'auto_renew_off', 'auto_renew_on', 'grace_entered', 'retry_entered')),
-    CONSTRAINT movement_amount CHECK (CASE kind
-        WHEN 'charged' THEN amount_milliunits >= 0
-        WHEN 'refunded' THEN amount_milliunits <= 0
-        ELSE amount_milliunits = 0
-    END),
-    CONSTRAINT movement_mrr CHECK (mrr_twelfths = 0 OR kind IN
-        ('started', 'resumed', 'ended', 'changed_from', 'changed_to', 'repriced')),
-    CONSTRAINT movement_money_has_currency CHECK (currency IS NOT NULL
-        OR amount_milliunits = 0 AND mrr_twelfths = 0 AND price_source IS NULL),
-    CONSTRAINT movement_ownership CHECK (CASE kind
-        WHEN 'charged' THEN num_nulls(rule, decided_at, has_moved, is_renewal, expires_at) = 0
-            AND (has_moved OR num_nonnulls(moved_from_key, shared_with_key) = 0)
-        ELSE num_nonnulls(rule, decided_at, corrected_at, has_moved, moved_from_key,
-            shared_with_key, is_renewal, expires_at) = 0
-    END),
-    CONSTRAINT movement_known CHECK (known_from <= known_until)
+        known_from)
 );
 COMMENT ON TABLE movement IS
     'Projection: dated, signed changes, and when each was known. [by original_transaction_id]';
@@ -1584,9 +1538,9 @@ COMMENT ON TABLE movement_change IS
 
 -- Sums over the movements known now. A job rolls up the changes into it.
 CREATE TABLE movement_day (
-    environment       text   NOT NULL CHECK (environment IN ('production', 'sandbox')),
-    basis             text   NOT NULL CHECK (basis IN
-        ('at', 'origin', 'cohort', 'decided', 'corrected')),
+    environment       text   NOT NULL,
+    -- at, origin, cohort, decided or corrected; only origin and cohort have a cohort, else -infinity.
+    basis             text   NOT NULL,
     kind              text   NOT NULL,
     day               date   NOT NULL,
     cohort            date   NOT NULL,
@@ -1600,9 +1554,7 @@ CREATE TABLE movement_day (
     amount_milliunits bigint NOT NULL,
     mrr_twelfths      bigint NOT NULL,
     PRIMARY KEY (environment, basis, kind, day, cohort, cause, product_id, ownership_type,
-        period_type, currency, price_source),
-    CONSTRAINT movement_day_cohort CHECK (
-        (basis IN ('origin', 'cohort')) = (cohort <> '-infinity'))
+        period_type, currency, price_source)
 );
 COMMENT ON TABLE movement_day IS 'Projection: daily sums of movements. [local]';
 
@@ -1640,9 +1592,9 @@ COMMENT ON TABLE commission IS
 -- are left to its workers.
 CREATE TABLE job (
     job_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    kind         text        NOT NULL CHECK (length(kind) BETWEEN 1 AND 64),
+    kind         text        NOT NULL,
     -- One job of a kind for each subject.
-    subject      text        NOT NULL CHECK (length(subject) BETWEEN 1 AND 512),
+    subject      text        NOT NULL,
     -- Each queue has its own concurrency, so that one kind of work can't starve another.
     queue        text        NOT NULL,
     -- From 0, the most urgent and claimed first, however long other jobs are due, to 2.
@@ -1657,7 +1609,7 @@ CREATE TABLE job (
     locked_by    text,
     -- Set when the retry window is over: the job waits for a retry by hand.
     discarded_at timestamptz,
-    last_error   text        CHECK (length(last_error) BETWEEN 1 AND 1000),
+    last_error   text,
     -- The start of the retry window: when the job was enqueued or first due, whichever is later, or
     -- retried by hand.
     created_at   timestamptz NOT NULL,
@@ -1675,13 +1627,13 @@ CREATE INDEX job_discarded ON job (discarded_at) WHERE discarded_at IS NOT NULL;
 CREATE TABLE event (
     event_id       bigint      NOT NULL GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- Its place in the feed; null: not given yet.
-    position       bigint      CHECK (position > 0),
-    type           text        NOT NULL CHECK (length(type) BETWEEN 1 AND 64),
+    position       bigint,
+    type           text        NOT NULL,
     occurred_at    timestamptz NOT NULL,
     -- Null: about an unclaimed charge.
     account_key    uuid,
     -- JSON without account ids.
-    data           text        NOT NULL CHECK (length(data) BETWEEN 2 AND 16777216),
+    data           text        NOT NULL,
     -- By the database's clock; retention counts from here.
     stored_at      timestamptz NOT NULL DEFAULT now()
 );
@@ -1775,8 +1727,8 @@ CREATE INDEX administrator_action_by_subject
 -- without one, and the catalogue.
 CREATE TABLE account_chain (
     account_key    uuid        NOT NULL PRIMARY KEY,
-    head_number    integer     NOT NULL CHECK (head_number >= 0),
-    head_hash      bytea       NOT NULL CHECK (length(head_hash) = 32),
+    head_number    integer     NOT NULL,
+    head_hash      bytea       NOT NULL,
     head_stored_at timestamptz NOT NULL
 );
 COMMENT ON TABLE account_chain IS 'The head of each account''s chain. [by account_key]';
@@ -1785,18 +1737,19 @@ COMMENT ON TABLE account_chain IS 'The head of each account''s chain. [by accoun
 -- `hash` is SHA-256 over the previous hash and every other column. Written by seal() alone.
 CREATE TABLE account_entry (
     account_key uuid        NOT NULL,
-    number      integer     NOT NULL CHECK (number > 0),
+    number      integer     NOT NULL,
     -- By the database's clock, and no earlier than that of the entry before.
     stored_at   timestamptz NOT NULL,
-    kind        text        NOT NULL CHECK (kind IN ('account', 'purchase_order', 'account_grant',
-        'submission', 'delivery', 'administrator_action', 'product', 'recording')),
+    -- account, purchase_order, account_grant, submission, delivery, administrator_action, product or
+    -- recording.
+    kind        text        NOT NULL,
     -- The row's key; empty for the account itself and for a recording.
     row_id      text        NOT NULL,
     -- JSON: the row's columns, texts that may be personal by their SHA-256; {} if the row is gone.
     -- For a submission and a recording also `heads`: the number and hash of the last entry that it
     -- left in the chains of original transactions.
     body        text        NOT NULL,
-    hash        bytea       NOT NULL CHECK (length(hash) = 32),
+    hash        bytea       NOT NULL,
     PRIMARY KEY (account_key, number),
     FOREIGN KEY (account_key) REFERENCES account_chain
 );

@@ -181,11 +181,13 @@ struct AccessCauses: Sendable {
     of charge: Charge, to decision: Decision, in original: RecordedOriginalTransaction,
     ending entitlement: Entitlement
   ) -> Cause {
-    let owner = decision.owner.map { original.names[$0] ?? "erased" }
+    // It may have moved on since.
+    let loss = loss(of: charge.id)
+    let owner = (loss?.change.decision ?? decision).owner.map { original.names[$0] ?? "erased" }
     let target = owner.map { "moved to \($0)" } ?? "released"
     return Cause(
       sentence: "Lost \(entitlement.name)\(on(entitlement.endedAt)): \(target)"
-        + "\(loss(of: charge.id).map(Self.reason) ?? "").",
+        + "\(loss.map(Self.reason) ?? "").",
       counterpart: owner)
   }
 

@@ -279,8 +279,8 @@ extension TimelineChart {
   ) {
     let owners = TimelineOwners(of: original.rule)
     let timeline = SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue)
-    let lost = original.line.decisions.compactMap { charge, recorded in
-      recorded.lost.map { (charge: charge, recorded: recorded, lost: $0) }
+    let lost = original.line.decisions.flatMap { charge, recorded in
+      recorded.losses.map { (charge: charge, recorded: recorded, lost: $0) }
     }
     let name = { (account: AccountKey?) in account.map(facts.name) ?? "no account" }
     self.init(

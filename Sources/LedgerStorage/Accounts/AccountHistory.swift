@@ -39,6 +39,11 @@ package struct HistoryPosition: Hashable, Codable, Sendable {
   package init(_ entry: LedgerEntry) {
     self.init(recordedAt: entry.recordedAt, line: entry.line, number: entry.number)
   }
+
+  /// Whether an item of the same recording was shown up to this position, latest first.
+  fileprivate func isAtOrBefore(_ item: LedgerEntry) -> Bool {
+    recordedAt == item.recordedAt && line == item.line && number <= item.number
+  }
 }
 
 package typealias HistoryEntry = (entry: LedgerEntry, source: EntrySource)
@@ -76,7 +81,7 @@ extension AccountStore {
       SELECT environment, original_transaction_id, transaction_id, product_id,
         environment, charge_original_transaction_id, charge_transaction_id, charge_product_id,
         rule IS NOT NULL, charged_at, owner_account_key, order_id, delivered_at,
-        CASE WHEN lost_by_key = \(account) THEN lost_at END
+        lost_at[array_position(lost_by_keys, \(account))]
       FROM tenure.store_transaction
       WHERE \(Self.isOn(lines))
       ORDER BY charged_at DESC, environment DESC, original_transaction_id DESC,
@@ -122,17 +127,23 @@ extension AccountStore {
     before position: HistoryPosition?, limit: Int,
     batches: Int = historyBatches, of size: Int = historyBatch
   ) async throws -> AccountHistory {
-    var (found, last): ([HistoryEntry], HistoryPosition?) = ([], position)
+    var found: [HistoryEntry] = []
+    // An entry whose items were not all shown is read again.
+    var last = position.map {
+      HistoryPosition(recordedAt: $0.recordedAt, line: $0.line, number: Int(Int32.max))
+    }
     guard !ties.lines.isEmpty, !kinds.isEmpty else {
       return AccountHistory(entries: [], lookedBackTo: nil)
     }
     for _ in 0..<batches {
-      let batch = try await historyEntries(
-        "\(Self.isOn(ties.lines)) AND kind = ANY (\(kinds.map(\.rawValue).sorted()))",
-        before: last, limit: size)
-      let bindings = try await bindings(amid: batch)
-      found += batch.filter { concerns(ties, $0.entry, bindings: bindings) }
-      guard batch.count == size, let end = batch.last else { last = nil; break }
+      let batch = try await storedEntries(Self.isOn(ties.lines), before: last, limit: size)
+      let items = try batch.flatMap { try $0.items().reversed() }
+      let wanted = items.filter { item, _ in
+        kinds.contains(item.content.kind) && position?.isAtOrBefore(item) != true
+      }
+      let bindings = try await bindings(amid: wanted)
+      found += wanted.filter { concerns(ties, $0.entry, bindings: bindings) }
+      guard batch.count == size, let end = items.last else { last = nil; break }
       last = HistoryPosition(end.entry)
       if found.count >= limit { break }
     }
@@ -144,9 +155,12 @@ extension AccountStore {
   package func ownerOverrides(on lines: Set<OriginalTransactionKey>) async throws -> [HistoryEntry]
   {
     guard !lines.isEmpty else { return [] }
-    return try await historyEntries(
-      "\(Self.isOn(lines.sorted())) AND kind = \(LedgerEntry.Kind.placed.rawValue)", before: nil,
-      limit: Self.mostOverrides)
+    return try await storedEntries(
+      """
+      \(Self.isOn(lines.sorted()))
+        AND source IN (\(EntrySource.Kind.administrator), \(EntrySource.Kind.import))
+      """, before: nil, limit: Self.mostOverrides
+    ).flatMap { try $0.items().reversed() }.filter { $0.entry.content.kind == .placed }
   }
 
   /// Several times the charges shown on one page.
@@ -178,9 +192,11 @@ extension AccountStore {
     """
   }
 
-  private func historyEntries(
+  /// Reads entries, latest first.
+  ///
+  private func storedEntries(
     _ condition: SQL, before position: HistoryPosition?, limit: Int
-  ) async throws -> [HistoryEntry] {
+  ) async throws -> [StoredEntry] {
     let rest =
       position.map { position -> SQL in
         """
@@ -196,7 +212,7 @@ extension AccountStore {
         ORDER BY recorded_at DESC, environment DESC, original_transaction_id DESC, number DESC
         LIMIT \(limit)
         """)
-    ).decode(into: StoredEntry.init).map { (try $0.entry(), $0.source) }
+    ).decode(into: StoredEntry.init)
   }
 
   /// Reads the bindings of the original transactions whose renewal statuses are among some entries.

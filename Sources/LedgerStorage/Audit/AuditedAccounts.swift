@@ -385,7 +385,7 @@ extension LedgerAudit {
     let entries = tables.entries[key] ?? []
     accountEntries += entries.count
     checkChain(
-      entries.map { ($0.number, [$0.storedAt], $0.fields, $0.hash) },
+      entries.map { ($0.number, 1, [$0.storedAt], $0.fields, $0.hash) },
       endingAt: tables.heads[key] ?? (0, [nil], nil), account: key)
     let account = tables.accounts[key]
     var latest: [SealedRow: AccountEntry] = [:]

@@ -6,10 +6,8 @@ import Subscriptions
 struct AuditedOriginalTransaction: Sendable {
   let id: OriginalTransactionKey
   let stored: StoredOriginalTransaction
-  /// The entries of all members as stored, by original transaction and number.
-  let chain: [StoredEntry]
-  /// Those that can be read, in the order of recording.
-  let entries: [LedgerEntry]
+  /// The items that can be read, with their sources, in the order of recording.
+  private let sourced: [HistoryEntry]
   /// The state that the entries give.
   private(set) var replayed: OriginalTransaction
   private(set) var rule: OwnershipRule
@@ -23,28 +21,34 @@ struct AuditedOriginalTransaction: Sendable {
 
   /// Applies the entries, and checks the chains.
   init(_ id: OriginalTransactionKey, stored: StoredOriginalTransaction, chain: [StoredEntry]) {
-    (self.id, self.stored, self.chain) = (id, stored, chain)
-    var entries: [LedgerEntry] = []
+    (self.id, self.stored) = (id, stored)
+    var items: [HistoryEntry] = []
+    var chains: [OriginalTransactionKey: [LedgerAudit.ChainLink]] = [:]
     for entry in chain {
+      var count: Int?
       do {
-        entries.append(try entry.entry())
+        let found = try entry.items()
+        count = found.count
+        items += found
       } catch {
         audit.report(.unreadable, entry.line, "\(error)")
       }
+      chains[entry.line, default: []].append(
+        (entry.number, count, [entry.recordedAt, entry.storedAt], entry.fields, entry.hash))
     }
-    self.entries = entries.sorted(by: LedgerEntry.wasRecorded)
+    sourced = items.sorted { LedgerEntry.wasRecorded($0.entry, before: $1.entry) }
     replayed = OriginalTransaction(members: stored.members.keys)
-    for entry in self.entries { replayed.replay(entry) }
+    for (item, _) in sourced { replayed.replay(item) }
     rule = OwnershipRule(recordedOn: replayed)
-    let chains = Dictionary(grouping: chain, by: \.line)
     for member in stored.members.values.sorted(by: { $0.id < $1.id }) {
       let head = member.head
       audit.checkChain(
-        (chains[member.id] ?? []).map {
-          ($0.number, [$0.recordedAt, $0.storedAt], $0.fields, $0.hash)
-        }, endingAt: (head.number, [head.recordedAt, head.storedAt], head.hash), member.id)
+        chains[member.id] ?? [],
+        endingAt: (head.number, [head.recordedAt, head.storedAt], head.hash), member.id)
     }
   }
+
+  private var entries: [LedgerEntry] { sourced.map(\.entry) }
 
   mutating func apply(_ context: Recorder.Context, names: [AccountKey: String]) {
     replayed.updateContext(context.apply)
@@ -83,15 +87,15 @@ struct AuditedOriginalTransaction: Sendable {
       guard entry.line == member, case .evidence(.renewalStatus(let status, _)) = entry.content
       else { return nil }
       return StatusRow(
-        number: entry.number, status: status,
+        number: entry.number, recordedAt: entry.recordedAt, status: status,
         tokenHolder: replayed.history.holder(of: status.appAccountToken))
     }
   }
 
   /// The claims, which a submission made unless they were found in a notification or a poll.
   func claims(of member: OriginalTransactionKey) -> [AuditedClaim] {
-    chain.filter { $0.line == member && $0.kind == LedgerEntry.Kind.claim.rawValue }.map {
-      AuditedClaim(line: member, number: $0.number, submission: $0.source.id)
+    sourced.filter { $0.entry.line == member && $0.entry.content.kind == .claim }.map {
+      AuditedClaim(line: member, number: $0.entry.number, submission: $0.source.id)
     }
   }
 
@@ -214,10 +218,9 @@ extension AuditedOriginalTransaction {
         empty.actions = []
         return empty
       })
-    let entries = try chain.map { (entry: try $0.entry(), source: $0.source) }
     let writes = ProjectionWriter(
-      stored: nothing, line: replayed, rule: rule, entries: entries,
-      holdings: HoldingChange(from: nothing, to: replayed, rule, by: entries.map(\.entry))
+      stored: nothing, line: replayed, rule: rule, entries: sourced,
+      holdings: HoldingChange(from: nothing, to: replayed, rule, by: entries)
         .leavingOut(by: catalogue),
       names: names, catalogue: nil)
     return members.flatMap(clear)

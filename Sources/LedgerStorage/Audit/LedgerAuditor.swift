@@ -385,18 +385,24 @@ extension LedgerAudit {
     for difference in other.differences { append(difference) }
   }
 
+  /// An entry of a chain; `number` is that of its last item, and `count` nil if it can't be read.
+  typealias ChainLink = (
+    number: Int, count: Int?, dates: [Timestamp?], fields: [String], hash: [UInt8]
+  )
+
   /// Checks the entries of an original transaction or an account, and the head of their chain.
   mutating func checkChain(
-    _ entries: [(number: Int, dates: [Timestamp?], fields: [String], hash: [UInt8])],
+    _ entries: [ChainLink],
     endingAt head: (number: Int, dates: [Timestamp?], hash: [UInt8]?),
     _ line: OriginalTransactionKey? = nil, account: AccountKey? = nil
   ) {
-    var previous: [UInt8]?
-    for (index, entry) in entries.enumerated() {
-      if entry.number != index + 1 {
-        report(.chain, line, account: account, "entry \(index + 1) is missing")
+    var (number, previous): (Int, [UInt8]?) = (0, nil)
+    for entry in entries {
+      if let count = entry.count, entry.number != number + count {
+        report(.chain, line, account: account, "the entry after \(number) is missing")
         return
       }
+      number = entry.number
       if entry.hash != SHA256.chained(entry.fields, after: previous) {
         report(
           .chain, line, account: account,
@@ -404,12 +410,12 @@ extension LedgerAudit {
       }
       previous = entry.hash
     }
-    if head.number != entries.count || head.hash != previous
+    if head.number != number || head.hash != previous
       || head.dates != entries.last?.dates ?? head.dates.map({ _ in nil })
     {
       report(
         .head, line, account: account,
-        "the chain has \(entries.count) entries, its head names entry \(head.number)")
+        "the chain ends at entry \(number), its head names entry \(head.number)")
     }
   }
 

@@ -30,33 +30,33 @@ package struct LedgerProof: Sendable {
 
   package let line: OriginalTransactionKey
   package let entries: [Entry]
-  /// The entries that the checkpoint covers; 0: none.
+  /// The number of the last entry that the checkpoint covers; 0: none.
   package let covered: Int
   /// From the last covered entry to the checkpoint's `heads`.
   package let path: [Step]
   package let checkpoint: Checkpoint?
 
   package func verify() throws {
-    var previous = Checkpoint.zeros
-    for (index, entry) in entries.enumerated() {
+    var (previous, head): ([UInt8], [UInt8]?) = (Checkpoint.zeros, nil)
+    for entry in entries {
+      let number = entry.fields.dropFirst(3).first ?? ""
       guard
-        Array(entry.fields.dropFirst().prefix(3)) == [
-          line.environment.rawValue, line.originalTransactionID.rawValue, String(index + 1),
+        entry.fields.dropFirst().prefix(2) == [
+          line.environment.rawValue, line.originalTransactionID.rawValue,
         ]
-      else { throw Fault(description: "Entry \(index + 1) is missing or of another chain.") }
+      else { throw Fault(description: "Entry \(number) is of another chain.") }
       previous = SHA256.chained(entry.fields, after: previous)
       guard previous.hexadecimal == entry.hash else {
-        throw Fault(description: "Entry \(index + 1) does not have the hash that follows.")
+        throw Fault(description: "Entry \(number) does not have the hash that follows.")
       }
+      if number == String(covered) { head = previous }
     }
     guard let checkpoint else { return }
     guard checkpoint.digest == checkpoint.expectedDigest else {
       throw Fault(description: "The checkpoint's digest does not follow from its members.")
     }
     guard covered > 0 else { return }
-    guard entries.indices.contains(covered - 1),
-      let head = [UInt8](hexadecimal: entries[covered - 1].hash)
-    else { throw Fault(description: "The covered entries are not all here.") }
+    guard let head else { throw Fault(description: "The covered entries are not all here.") }
     var node = HashTree.leaf(ChainEnds.text(line.subject, covered, head))
     for step in path {
       guard let hash = [UInt8](hexadecimal: step.hash) else {

@@ -237,13 +237,12 @@ extension ExportTable {
       "outcome", "reason", "http_status", "error_code", "delivery_status",
     ])
 
-  /// All entries, from 1 in each original transaction, without gaps.
+  /// All entries; the number of each is that of its last item.
   package static let entries = ExportTable(
     "ledger_entry AS t", key: line + [("number", "integer")],
     [
-      "environment", "original_transaction_id", "number", .time("recorded_at"), "kind",
-      .time("evidence_date"), "source", "source_id", "format", "body",
-      Field("hash", "encode(t.hash, 'hex')"), .time("stored_at"),
+      "environment", "original_transaction_id", "number", .time("recorded_at"), "source",
+      "source_id", "format", "body", Field("hash", "encode(t.hash, 'hex')"), .time("stored_at"),
     ])
 
   /// The checkpoints over all hash chains that audits made.

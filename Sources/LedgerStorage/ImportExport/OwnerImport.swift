@@ -200,7 +200,10 @@ package struct ImportStore: LedgerStore {
         let entry = LedgerEntry(
           line: owner.line, number: 1, recordedAt: now,
           content: .action(.importedOverride(ownerOverride)))
-        return (owner, account, try StoredEntry(entry, source: source, at: storedAt, after: nil))
+        return (
+          owner, account,
+          try StoredEntry.chain([entry], source: source, at: storedAt, after: nil)[0]
+        )
       }
       let held = try await Self.hold(receivers, in: transaction)
       guard receivers.allSatisfy({ held[$0] == known[$0] }) else { throw AccountErased() }
@@ -268,8 +271,8 @@ package struct ImportStore: LedgerStore {
       """,
       """
       INSERT INTO tenure.ledger_entry (environment, original_transaction_id, number, recorded_at,
-        kind, source, source_id, format, body, stored_at, hash)
-      SELECT environment, id, 1, \(now), \(first.kind), \(first.source.kind), \(first.source.id),
+        source, source_id, format, body, stored_at, hash)
+      SELECT environment, id, 1, \(now), \(first.source.kind), \(first.source.id),
         \(first.format), body, \(first.storedAt), hash
       FROM unnest(\(keys), \(lines.map(\.entry.body)), \(hashes)) AS new (environment, id, body, hash)
       """,

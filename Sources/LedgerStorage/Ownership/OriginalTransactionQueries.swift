@@ -21,8 +21,8 @@ package struct OwnershipStore: LedgerStore {
       var line = stored.line
       if let knownAt {
         let entries = try await entries(of: Array(stored.members.keys), in: transaction)
-          .filter { $0.recordedAt <= knownAt }.map { try $0.entry() }
-        line = OriginalTransaction(replaying: entries, around: id)
+          .filter { $0.recordedAt <= knownAt }.flatMap { try $0.items() }
+        line = OriginalTransaction(replaying: entries.map(\.entry), around: id)
         line.updateContext { $0.tokenHolders = stored.line.history.tokenHolders }
       }
       return try await recorded(stored, as: line, claimant: claimant, in: transaction)
@@ -148,7 +148,7 @@ package struct OwnershipStore: LedgerStore {
   /// The entries of an original transaction with their sources, in order.
   package func history(of line: OriginalTransactionKey) async throws -> [HistoryEntry] {
     try await database.query(StoredEntry.select("\(line.condition) ORDER BY number"))
-      .decode(into: StoredEntry.init).map { (try $0.entry(), $0.source) }
+      .decode(into: StoredEntry.init).flatMap { try $0.items() }
   }
 
   /// Reads account IDs by key; unknown keys are left out.
@@ -201,8 +201,8 @@ extension StoredEntry {
   /// Selects the columns of an entry in the order of its properties.
   static func select(_ condition: SQL) -> SQL {
     """
-    SELECT environment, original_transaction_id, number, recorded_at, kind, evidence_date, source,
-      source_id, format, body, stored_at, hash
+    SELECT environment, original_transaction_id, number, recorded_at, source, source_id, format,
+      body, stored_at, hash
     FROM tenure.ledger_entry WHERE \(condition)
     """
   }

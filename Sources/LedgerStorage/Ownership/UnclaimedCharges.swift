@@ -75,7 +75,8 @@ extension OwnershipStore {
     return """
       SELECT environment, original_transaction_id, transaction_id, product_id, charged_at,
         recorded_at, expires_at, rule, reason, previous_original_transaction_id,
-        previous_transaction_id, previous_product_id, status_as_of, switched_off_at, lost_by_key
+        previous_transaction_id, previous_product_id, status_as_of, switched_off_at,
+        lost_by_keys[cardinality(lost_by_keys)]
       FROM tenure.store_transaction
       WHERE environment = \(environment) AND rule IS NOT NULL AND owner_account_key IS NULL
         AND coalesce(expires_at <= recorded_at, false) = \(wasOver) AND \(rest)

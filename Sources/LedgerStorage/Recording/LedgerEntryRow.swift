@@ -3,18 +3,19 @@ import Foundation
 import Postgres
 import Subscriptions
 
-/// A ledger entry in the form in which it is stored and hashed.
+/// The items that one recording appends to an original transaction, as one row of `ledger_entry`.
 ///
-/// The body is JSON with sorted keys. The hash covers the stored bytes, so that a later encoder can
-/// use another form under another format number without breaking any chain.
+/// The body is a JSON array with sorted keys. The hash covers the stored bytes, so that a later
+/// encoder can use another form under another format number without breaking any chain.
 struct StoredEntry: Hashable, Sendable {
   static let currentFormat: Int16 = 1
+  /// Longer recordings are several entries.
+  private static let mostBytes = 65_536
 
   var line: OriginalTransactionKey
+  /// That of its last item.
   var number: Int
   var recordedAt: Timestamp
-  var kind: String
-  var evidenceDate: Timestamp?
   var source: EntrySource
   var format: Int16
   var body: String
@@ -26,18 +27,23 @@ struct StoredEntry: Hashable, Sendable {
   var fields: [String] {
     [
       String(format), line.environment.rawValue, line.originalTransactionID.rawValue,
-      String(number), String(recordedAt.milliseconds), String(storedAt.milliseconds), kind,
-      evidenceDate.map { String($0.milliseconds) } ?? "", source.kind.rawValue, source.id ?? "",
-      body,
+      String(number), String(recordedAt.milliseconds), String(storedAt.milliseconds),
+      source.kind.rawValue, source.id ?? "", body,
     ]
   }
 
-  /// Decodes the entry; throws ``LedgerError/unreadableEntry`` if this version can't read it.
-  func entry() throws -> LedgerEntry {
-    guard format == Self.currentFormat, let kind = LedgerEntry.Kind(rawValue: kind),
-      let content = try? LedgerEntry.Content(kind: kind, body: body, line: line)
+  /// Decodes the items; throws ``LedgerError/unreadableEntry`` if this version can't read them.
+  func items() throws -> [HistoryEntry] {
+    guard format == Self.currentFormat,
+      let stored = try? JSONDecoder().decode([StoredItem].self, from: Data(body.utf8))
     else { throw LedgerError.unreadableEntry(line: line, number: number) }
-    return LedgerEntry(line: line, number: number, recordedAt: recordedAt, content: content)
+    return stored.enumerated().map { index, item in
+      let number = number - stored.count + 1 + index
+      return (
+        LedgerEntry(
+          line: line, number: number, recordedAt: recordedAt, content: item.content(line)), source
+      )
+    }
   }
 
   static let insert = InsertStatement<StoredEntry>(
@@ -45,8 +51,7 @@ struct StoredEntry: Hashable, Sendable {
     columns: [
       Column("environment", \.line.environment),
       Column("original_transaction_id", \.line.originalTransactionID), Column("number", \.number),
-      Column("recorded_at", \.recordedAt), Column("kind", \.kind),
-      Column("evidence_date", \.evidenceDate), Column("source", \.source.kind),
+      Column("recorded_at", \.recordedAt), Column("source", \.source.kind),
       Column("source_id", \.source.id), Column("format", \.format), Column("body", \.body),
       Column("stored_at", \.storedAt), Column("hash", \.hash),
     ])
@@ -67,16 +72,30 @@ extension SHA256 {
 }
 
 extension StoredEntry {
-  /// Encodes an entry, chained to the one before.
-  init(
-    _ entry: LedgerEntry, source: EntrySource, at storedAt: Timestamp, after previousHash: [UInt8]?
-  ) throws {
-    self.init(
-      line: entry.line, number: entry.number, recordedAt: entry.recordedAt,
-      kind: entry.content.kind.rawValue, evidenceDate: entry.content.evidenceDate, source: source,
-      format: Self.currentFormat, body: try entry.content.encodedBody(), storedAt: storedAt,
-      hash: [])
-    hash = SHA256.chained(fields, after: previousHash)
+  /// Encodes the items of one recording, chained to the entry before; usually as one entry.
+  static func chain(
+    _ items: [LedgerEntry], source: EntrySource, at storedAt: Timestamp, after previous: [UInt8]?
+  ) throws -> [StoredEntry] {
+    var entries: [StoredEntry] = []
+    for item in items {
+      let text = try item.content.encoded()
+      if let last = entries.last, last.body.utf8.count + text.utf8.count < mostBytes {
+        entries[entries.count - 1].body += ",\(text)"
+        entries[entries.count - 1].number = item.number
+      } else {
+        entries.append(
+          StoredEntry(
+            line: item.line, number: item.number, recordedAt: item.recordedAt, source: source,
+            format: currentFormat, body: "[\(text)", storedAt: storedAt, hash: []))
+      }
+    }
+    var hash = previous
+    for index in entries.indices {
+      entries[index].body += "]"
+      entries[index].hash = SHA256.chained(entries[index].fields, after: hash)
+      hash = entries[index].hash
+    }
+    return entries
   }
 }
 
@@ -87,11 +106,13 @@ extension OriginalTransactionRows.Head {
   }
 }
 
-extension LedgerEntry.Content {
-  private struct Link: Codable { var previous: OriginalTransactionKey }
+extension LedgerEntry.Kind: CodingKey {}
 
-  /// The body without the kind, which is in a separate column.
-  fileprivate func encodedBody() throws -> String {
+private struct Link: Codable { var previous: OriginalTransactionKey }
+
+extension LedgerEntry.Content {
+  /// An object with one member, which is named after the kind.
+  fileprivate func encoded() throws -> String {
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     let data =
@@ -104,36 +125,48 @@ extension LedgerEntry.Content {
       case .action(.importedOverride(let ownerOverride)): try encoder.encode(ownerOverride)
       case .ownership(let change): try encoder.encode(change)
       }
-    return String(decoding: data, as: UTF8.self)
+    return "{\"\(kind.rawValue)\":\(String(decoding: data, as: UTF8.self))}"
   }
+}
 
-  fileprivate init(kind: LedgerEntry.Kind, body: String, line: OriginalTransactionKey) throws {
-    let data = Data(body.utf8)
-    let decoder = JSONDecoder()
-    self =
-      switch kind {
-      case .transaction:
-        .evidence(.transaction(try decoder.decode(TransactionRecord.self, from: data)))
-      case .renewalStatus:
-        .evidence(
-          .renewalStatus(try decoder.decode(RenewalStatus.self, from: data), line: line))
-      case .link:
-        .evidence(.link(line: line, previous: try decoder.decode(Link.self, from: data).previous))
-      case .claim: .action(.claim(try decoder.decode(Claim.self, from: data)))
-      case .ownerOverride: .action(try Self.ownerOverride(from: data, decoder))
-      case .decided, .claimed, .corrected, .placed:
-        .ownership(try decoder.decode(OwnershipChange.self, from: data))
-      }
-  }
+/// An item as ``LedgerEntry/Content/encoded()`` writes it.
+private struct StoredItem: Decodable {
+  /// The content, of an original transaction.
+  let content: (OriginalTransactionKey) -> LedgerEntry.Content
 
-  /// An override of a whole original transaction has a date until which it applies.
-  private static func ownerOverride(from data: Data, _ decoder: JSONDecoder) throws
-    -> OwnershipAction
-  {
-    if let ownerOverride = try? decoder.decode(OriginalTransactionOverride.self, from: data) {
-      return .importedOverride(ownerOverride)
+  init(from decoder: any Decoder) throws {
+    let object = try decoder.container(keyedBy: LedgerEntry.Kind.self)
+    guard let kind = object.allKeys.first, object.allKeys.count == 1 else {
+      throw DecodingFault.unknownValue
     }
-    return .ownerOverride(try decoder.decode(OwnerOverride.self, from: data))
+    func value<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
+      try object.decode(type, forKey: kind)
+    }
+    switch kind {
+    case .transaction:
+      let record: TransactionRecord = try value()
+      content = { _ in .evidence(.transaction(record)) }
+    case .renewalStatus:
+      let status: RenewalStatus = try value()
+      content = { .evidence(.renewalStatus(status, line: $0)) }
+    case .link:
+      let link: Link = try value()
+      content = { .evidence(.link(line: $0, previous: link.previous)) }
+    case .claim:
+      let claim: Claim = try value()
+      content = { _ in .action(.claim(claim)) }
+    case .ownerOverride:
+      // An override of a whole original transaction has a date until which it applies.
+      if let imported = try? value(OriginalTransactionOverride.self) {
+        content = { _ in .action(.importedOverride(imported)) }
+      } else {
+        let ownerOverride: OwnerOverride = try value()
+        content = { _ in .action(.ownerOverride(ownerOverride)) }
+      }
+    case .decided, .claimed, .corrected, .placed:
+      let change: OwnershipChange = try value()
+      content = { _ in .ownership(change) }
+    }
   }
 }
 

@@ -120,6 +120,7 @@ struct OriginalTransactionRows: Sendable {
 /// A row of `renewal_status`.
 struct StatusRow: Hashable, Sendable {
   var number: Int
+  var recordedAt: Timestamp
   var status: RenewalStatus
   var tokenHolder: AccountKey?
 
@@ -128,8 +129,8 @@ struct StatusRow: Hashable, Sendable {
   > {
     Query(
       """
-      SELECT environment, original_transaction_id, number, as_of, auto_renews, phase, grace_ends_at,
-        auto_renew_product_id, expiration_intent, app_account_token, is_commitment,
+      SELECT environment, original_transaction_id, number, recorded_at, as_of, auto_renews, phase,
+        grace_ends_at, auto_renew_product_id, expiration_intent, app_account_token, is_commitment,
         token_account_key
       FROM tenure.renewal_status
       WHERE \(lines.condition)
@@ -137,14 +138,14 @@ struct StatusRow: Hashable, Sendable {
       """
     ) {
       try $0.decode(
-        Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, Bool?.self,
-        String?.self, Timestamp?.self, ProductID?.self, Int?.self, UUID?.self, Bool.self,
-        AccountKey?.self
+        Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, Timestamp.self,
+        Bool?.self, String?.self, Timestamp?.self, ProductID?.self, Int?.self, UUID?.self,
+        Bool.self, AccountKey?.self
       ).map {
-        environment, original, number, asOf, autoRenews, phase, graceEnd, product, intent, token,
-        isCommitment, holder in
+        environment, original, number, recordedAt, asOf, autoRenews, phase, graceEnd, product,
+        intent, token, isCommitment, holder in
         let row = StatusRow(
-          number: number,
+          number: number, recordedAt: recordedAt,
           status: RenewalStatus(
             asOf: asOf, autoRenews: autoRenews,
             phase: try phase.map { try RenewalStatus.Phase(name: $0, graceEndsAt: graceEnd) },
@@ -159,8 +160,8 @@ struct StatusRow: Hashable, Sendable {
   static func insert(_ rows: [SQL]) -> [SQL] {
     rows.rowLists.map { rows in
       """
-      INSERT INTO tenure.renewal_status (environment, original_transaction_id, number, as_of,
-        auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
+      INSERT INTO tenure.renewal_status (environment, original_transaction_id, number,
+        recorded_at, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
         app_account_token, token_account_key, is_commitment)
       VALUES \(rows)
       """
@@ -170,8 +171,8 @@ struct StatusRow: Hashable, Sendable {
   /// The row for ``insert(_:)``.
   func values(line: OriginalTransactionKey) -> SQL {
     """
-    (\(line.environment), \(line.originalTransactionID), \(number), \(status.asOf),
-      \(status.autoRenews), \(status.phase?.name), \(status.phase?.graceEnd),
+    (\(line.environment), \(line.originalTransactionID), \(number), \(recordedAt),
+      \(status.asOf), \(status.autoRenews), \(status.phase?.name), \(status.phase?.graceEnd),
       \(status.autoRenewProductID), \(status.expirationIntent), \(status.appAccountToken),
       \(tokenHolder), \(status.isCommitment))
     """
@@ -295,7 +296,8 @@ struct StoredOriginalTransaction: Sendable {
 
   /// The owners and claimants.
   var accounts: Set<AccountKey> {
-    Set(line.decisions.values.flatMap { [$0.decision.owner, $0.lost?.account].compactMap(\.self) })
+    Set(line.decisions.values.flatMap { $0.losses.map(\.account) })
+      .union(line.decisions.values.compactMap(\.decision.owner))
       .union(line.history.actions.compactMap(\.action.account))
   }
 

@@ -28,21 +28,15 @@ struct ProjectionWriter {
   ) {
     var inserts: [SQL] = []
     var heads: [OriginalTransactionKey: OriginalTransactionRows.Head] = [:]
-    for (id, entries) in Dictionary(grouping: entries, by: \.entry.line)
+    for (id, items) in Dictionary(grouping: entries, by: \.entry.line)
       .sorted(by: { $0.key < $1.key })
     {
-      var chain: [StoredEntry] = []
-      guard let member = stored.members[id] else {
-        preconditionFailure("An entry is recorded on a locked original transaction.")
+      guard let member = stored.members[id], let source else {
+        preconditionFailure("Entries are recorded on a locked original transaction, from a source.")
       }
-      var hash = member.head.hash
-      let storedAt = max(member.readAt, member.head.storedAt ?? member.readAt)
-      for sourced in entries {
-        let next = try StoredEntry(
-          sourced.entry, source: sourced.source, at: storedAt, after: hash)
-        hash = next.hash
-        chain.append(next)
-      }
+      let chain = try StoredEntry.chain(
+        items.map(\.entry), source: source,
+        at: max(member.readAt, member.head.storedAt ?? member.readAt), after: member.head.hash)
       inserts += StoredEntry.insert(chain)
       heads[id] = chain.last.map(OriginalTransactionRows.Head.init)
     }
@@ -132,8 +126,9 @@ struct ProjectionWriter {
       case .evidence(.renewalStatus(let status, _)):
         let holder = line.history.holder(of: status.appAccountToken)
         statuses.append(
-          StatusRow(number: entry.number, status: status, tokenHolder: holder)
-            .values(line: entry.line))
+          StatusRow(
+            number: entry.number, recordedAt: entry.recordedAt, status: status, tokenHolder: holder
+          ).values(line: entry.line))
       case .action(let action):
         let recorded = RecordedAction(
           action, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))

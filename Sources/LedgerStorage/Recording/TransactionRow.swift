@@ -74,9 +74,14 @@ struct TransactionRow: Hashable, Sendable {
     Column("is_provisional", \.recorded?.decision.isProvisional),
     Column("decided_at", \.recorded?.decidedAt),
     Column("corrected_at", \.recorded?.correctedAt),
-    Column("lost_by_key", \.recorded?.lost?.account),
-    Column("lost_at", \.recorded?.lost?.at),
+    Column("lost_by_keys") { $0.losses?.map(\.account) },
+    Column("lost_at") { $0.losses?.map(\.at) },
   ]
+
+  /// Nil without any.
+  private var losses: [OriginalTransaction.RecordedDecision.Loss]? {
+    recorded.flatMap { $0.losses.isEmpty ? nil : $0.losses }
+  }
 
   private var previous: Charge.ID? { recorded?.decision.renewal.previous }
 
@@ -185,8 +190,8 @@ struct TransactionRow: Hashable, Sendable {
     let isProvisional = try cursor.next(Bool?.self)
     let decidedAt = try cursor.next(Timestamp?.self)
     let correctedAt = try cursor.next(Timestamp?.self)
-    let loser = try cursor.next(AccountKey?.self)
-    let lostAt = try cursor.next(Timestamp?.self)
+    let losers = try cursor.next([AccountKey]?.self)
+    let lostAt = try cursor.next([Timestamp]?.self)
     guard let rule, let reason, let isProvisional, let decidedAt else { return nil }
     var renewal = RenewalEvidence(
       account: renewing, reason: reason, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)
@@ -198,8 +203,8 @@ struct TransactionRow: Hashable, Sendable {
     var recorded = OriginalTransaction.RecordedDecision(
       decision: Decision(owner: owner, rule: rule, renewal: renewal, isProvisional: isProvisional),
       decidedAt: decidedAt, correctedAt: correctedAt)
-    if let loser, let lostAt {
-      recorded.lost = OriginalTransaction.RecordedDecision.Loss(account: loser, at: lostAt)
+    recorded.losses = zip(losers ?? [], lostAt ?? []).map {
+      OriginalTransaction.RecordedDecision.Loss(account: $0, at: $1)
     }
     return recorded
   }

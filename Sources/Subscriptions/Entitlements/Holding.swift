@@ -73,17 +73,18 @@ extension OriginalTransaction {
     }
   }
 
-  /// Every charge that moved to another account, as a holding that its last owner lost, which
-  /// depends on the order in which evidence arrived.
+  /// Every charge that moved, as a holding that each earlier owner lost, which depends on the order
+  /// in which evidence arrived.
   package func lostHoldings(_ rule: OwnershipRule) -> [(account: AccountKey, holding: Holding)] {
-    rule.charges.indices.compactMap { position in
-      guard rule.charges[position].productType != .consumable,
-        let lost = decisions[rule.charges[position].id]?.lost
-      else { return nil }
-      var holding = holding(ofChargeAt: position, in: rule)
-      holding.movedAt = lost.at
-      holding.renewal = nil
-      return (lost.account, holding)
+    rule.charges.indices.flatMap { position in
+      let charge = rule.charges[position]
+      let losses = charge.productType == .consumable ? [] : decisions[charge.id]?.losses ?? []
+      return losses.map { loss in
+        var holding = holding(ofChargeAt: position, in: rule)
+        holding.movedAt = loss.at
+        holding.renewal = nil
+        return (loss.account, holding)
+      }
     }
   }
 

@@ -22,8 +22,8 @@ package struct OriginalTransaction: Sendable {
     package var decision: Decision
     package var decidedAt: Timestamp
     package var correctedAt: Timestamp?
-    /// The last owner before this one, and when it lost the charge.
-    package var lost: Loss?
+    /// The earlier owners, and when each last lost the charge, in that order.
+    package var losses: [Loss] = []
 
     package struct Loss: Hashable, Sendable {
       package var account: AccountKey
@@ -35,12 +35,11 @@ package struct OriginalTransaction: Sendable {
     }
 
     package init(
-      decision: Decision, decidedAt: Timestamp, correctedAt: Timestamp? = nil, lost: Loss? = nil
+      decision: Decision, decidedAt: Timestamp, correctedAt: Timestamp? = nil
     ) {
       self.decision = decision
       self.decidedAt = decidedAt
       self.correctedAt = correctedAt
-      self.lost = lost
     }
   }
 
@@ -265,10 +264,14 @@ package struct OriginalTransaction: Sendable {
     } else if change.changesOwner {
       recorded.decidedAt = now
     }
-    if change.changesOwner, let account = change.previousOwner {
-      recorded.lost = RecordedDecision.Loss(account: account, at: now)
+    if change.changesOwner {
+      recorded.losses.removeAll {
+        $0.account == change.previousOwner || $0.account == change.decision.owner
+      }
+      if let account = change.previousOwner {
+        recorded.losses.append(RecordedDecision.Loss(account: account, at: now))
+      }
     }
-    if recorded.lost?.account == change.decision.owner { recorded.lost = nil }
     recorded.decision = change.decision
     decisions[change.charge] = recorded
   }

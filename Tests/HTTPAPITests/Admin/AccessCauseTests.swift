@@ -51,6 +51,18 @@ struct AccessCauseTests {
       + "renewal notice arrived.",
     state: "expired", because: .moved, ended: 110)
 
+  /// An administrator gives leo's month to klara, and later to another account or to none.
+  @Sendable private static func transfer(_ api: TestAPI, to last: String?) async throws {
+    try await recoverLate(api)
+    for (day, account) in [(51.0, "klara"), (52.0, last)] {
+      api.live(until: day)
+      let owner: JSONValue = [
+        "account_id": account.map { .string($0) } ?? .null, "reason": "Not theirs.",
+      ]
+      _ = try await api.call(.post, "/v1/transactions/2/owner", owner, as: .admin)
+    }
+  }
+
   private static let stories: [Story] = [
     movedLate,
     Story(
@@ -116,6 +128,15 @@ struct AccessCauseTests {
         let owner: JSONValue = ["account_id": "klara", "reason": "Hers."]
         _ = try await api.call(.post, "/v1/transactions/2/owner", owner, as: .admin)
       },
+      verdict: "Lost premium on 21 Feb 2026: moved to klara by an administrator.",
+      state: "revoked", because: .moved, ended: 51),
+    Story(
+      name: "transferred twice", account: "leo", tell: { try await transfer($0, to: "zeno") },
+      verdict: "Lost premium on 21 Feb 2026: moved to klara by an administrator.",
+      state: "revoked", because: .moved, ended: 51),
+    Story(
+      name: "transferred, and then released", account: "leo",
+      tell: { try await transfer($0, to: nil) },
       verdict: "Lost premium on 21 Feb 2026: moved to klara by an administrator.",
       state: "revoked", because: .moved, ended: 51),
     Story(

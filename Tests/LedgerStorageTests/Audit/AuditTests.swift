@@ -26,13 +26,18 @@ struct AuditTests {
       statement:
         """
         UPDATE tenure.ledger_entry SET body = replace(body, '"quantity":1', '"quantity":2')
-        WHERE number = 1
+        WHERE number = (SELECT min(number) FROM tenure.ledger_entry)
         """,
       kind: .chain, isRepairable: false),
     Tampering(
-      what: "an entry in the middle is deleted",
-      statement: "DELETE FROM tenure.ledger_entry WHERE number = 2", kind: .chain,
-      isRepairable: false),
+      what: "an entry before others is deleted",
+      statement:
+        """
+        DELETE FROM tenure.ledger_entry WHERE (original_transaction_id, number) = (
+          SELECT original_transaction_id, min(number) FROM tenure.ledger_entry
+          GROUP BY 1 HAVING count(*) > 1 LIMIT 1)
+        """,
+      kind: .chain, isRepairable: false),
     Tampering(
       what: "the last entry is deleted",
       statement:
@@ -339,7 +344,7 @@ struct AuditTests {
       // An attacker who does this knows the schema well.
       try await database.runScript(
         """
-        DELETE FROM tenure.ledger_entry WHERE evidence_date = '2026-01-06';
+        DELETE FROM tenure.ledger_entry WHERE recorded_at = '2026-01-06';
         DELETE FROM tenure.renewal_status WHERE as_of = '2026-01-06';
         UPDATE tenure.original_transaction AS o SET head_number = e.number, head_hash = e.hash,
           head_recorded_at = e.recorded_at, head_stored_at = e.stored_at
@@ -414,5 +419,6 @@ extension Ledger {
       ], claiming: [key("1")], by: "anna", on: 0.1)
     let other = OriginalTransactionKey(.production, "5000")
     try await submit([charge("50", on: 1, line: other)], claiming: [], by: "anna", on: 1.1)
+    try await submit([status(false, on: 5)], claiming: [], by: "anna", on: 5)
   }
 }

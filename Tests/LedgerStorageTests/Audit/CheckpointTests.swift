@@ -154,12 +154,13 @@ struct CheckpointTests {
         terms: .shop)
       let proof = try await ledger.auditor.proof(of: line, isProven: true)
       try proof.verify()
-      #expect(proof.covered > 0 && proof.covered < proof.entries.count)
+      #expect(proof.covered > 1)
+      #expect(String(proof.covered) != proof.entries.last?.fields[3])
       #expect(!proof.path.isEmpty)
       var json = JSONWriter(capacity: 4096)
       proof.write(to: &json)
       let text = json.text
-      #expect(try Self.python(text).hasPrefix("\(proof.covered) entries of \(proof.entries.count)"))
+      #expect(try Self.python(text).contains("up to number \(proof.covered)\n"))
       let changes: [(String, String)] = [
         ("submitter", "administrator"), ("\"covered\":\(proof.covered)", "\"covered\":1"),
         ("\"chains\":", "\"chains\":1"), (proof.path[0].hash, proof.entries[0].hash),

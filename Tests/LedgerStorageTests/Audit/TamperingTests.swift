@@ -83,6 +83,9 @@ struct TamperingTests {
     case "integer", "bigint", "smallint": return "coalesce(\(name), 0) + \(1 + number % 3)"
     case "boolean": return "\(name) IS NOT TRUE"
     case "uuid": return "md5('\(number)')::uuid"
+    case "uuid[]": return "ARRAY[md5('\(number)')::uuid]"
+    case "timestamp with time zone[]":
+      return "ARRAY[timestamptz '2026-02-01' + interval '\(1 + number % 5000) seconds']"
     case "bytea": return "sha256('\(number)')"
     case _ where name == "environment":
       return "CASE t.environment WHEN 'sandbox' THEN 'production' ELSE 'sandbox' END"

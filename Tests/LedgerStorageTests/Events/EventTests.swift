@@ -255,7 +255,9 @@ struct EventTests {
     try await withLedger { ledger in
       let submission = try await ledger.store(by: "anna", on: 0.1)
       var broken = exchange("{}")
-      broken.endpoint = ""
+      broken.endpoint = "broken"
+      try await ledger.database.execute(
+        "ALTER TABLE tenure.submission_exchange ADD CHECK (endpoint <> 'broken')")
       await #expect(throws: PostgresError.self) {
         try await ledger.verify(
           submission, [charge("1", on: 0)], claiming: [key("1")], on: 0.1, exchanges: [broken],

@@ -43,9 +43,8 @@ struct ExportTests {
         }
         let fields = [
           entry["format"], entry["environment"], entry["original_transaction_id"], entry["number"],
-          milliseconds("recorded_at"), milliseconds("stored_at"), entry["kind"],
-          milliseconds("evidence_date"),
-          entry["source"], entry["source_id"], entry["body"],
+          milliseconds("recorded_at"), milliseconds("stored_at"), entry["source"],
+          entry["source_id"], entry["body"],
         ].map { $0 ?? "" }
         for field in fields { hasher.update(data: Data("\(field.utf8.count):\(field)".utf8)) }
         let hash = try #require(entry["hash"])

@@ -123,8 +123,8 @@ struct NotificationTests {
       #expect(stored.attempts == 1)
       #expect(try await ledger.jobCount() == 0)
       #expect(try await ledger.owner(of: "1") == "anna")
-      // The transaction, the status and the decision.
-      #expect(try await ledger.entryCount() == 3)
+      // The transaction, the status and the decision are one entry.
+      #expect(try await ledger.entryCount() == 1)
       let sources = try await ledger.database.query(
         "SELECT DISTINCT source, source_id FROM tenure.ledger_entry"
       ).decode(String.self, String?.self)

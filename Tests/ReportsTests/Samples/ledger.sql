@@ -366,19 +366,11 @@ CROSS JOIN LATERAL jsonb_populate_record(t, jsonb_build_object(
     'ownership_type', 'family_shared', 'order_id', NULL)) AS r
 WHERE t.transaction_id IN ('t51', 't53');
 -- Apple's words on what the next period will be: long before a charge, and shortly before a renewal.
-INSERT INTO ledger_entry (environment, original_transaction_id, number, recorded_at, kind, source,
-    format, body, stored_at, hash)
-VALUES ('production', 's8', 1, '2026-02-25 11:00Z', 'renewal_status', 'poll', 1, '{}', now(),
-        sha256('8')),
-    ('production', 's5', 1, '2026-04-09 11:00Z', 'renewal_status', 'poll', 1, '{}', now(),
-        sha256('5')),
-    ('production', 'fs1', 1, '2026-02-15 11:00Z', 'renewal_status', 'poll', 1, '{}', now(),
-        sha256('6'));
-INSERT INTO renewal_status (environment, original_transaction_id, number, as_of,
+INSERT INTO renewal_status (environment, original_transaction_id, number, recorded_at, as_of,
     auto_renew_product_id, is_commitment)
-VALUES ('production', 's8', 1, '2026-02-25 10:00Z', 'year', false),
-    ('production', 's5', 1, '2026-04-08 20:00Z', 'month', false),
-    ('production', 'fs1', 1, '2026-02-15 10:00Z', 'year', false);
+VALUES ('production', 's8', 1, '2026-02-25 11:00Z', '2026-02-25 10:00Z', 'year', false),
+    ('production', 's5', 1, '2026-04-09 11:00Z', '2026-04-08 20:00Z', 'month', false),
+    ('production', 'fs1', 1, '2026-02-15 11:00Z', '2026-02-15 10:00Z', 'year', false);
 INSERT INTO purchase_order (account_key, order_id, product_id, status, created_at, fulfilled_at,
     environment, original_transaction_id, transaction_id)
 VALUES

@@ -55,9 +55,6 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     ), (
         SELECT r.auto_renew_product_id
         FROM renewal_status AS r
-        JOIN ledger_entry AS e ON e.environment = r.environment
-            AND e.original_transaction_id = r.original_transaction_id
-            AND e.number = r.number
         WHERE r.environment = renews_as.environment
             AND r.original_transaction_id = renews_as.original_transaction_id
             AND r.auto_renew_product_id IS NOT NULL AND r.as_of <= moment
@@ -74,7 +71,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
                     AND t.transaction_id = renews_as.transaction_id
                     AND t.product_id = renews_as.product_id
                     AND (t.kind = 'renewal' OR t.kind = 'unknown' AND p.kind IS NOT NULL)))
-            AND e.recorded_at <= known_at
+            AND r.recorded_at <= known_at
         ORDER BY r.as_of DESC, r.number DESC LIMIT 1));
 END;
 
