@@ -365,6 +365,17 @@ struct AccountPageTests {
       let first = try await api.ledger.accounts.history(of: ties, before: nil, limit: 1, of: 2)
       #expect(first.entries.map(\.entry) == Array(found.prefix(1)))
       #expect(first.lookedBackTo == nil)
+      // A page may end within the items of one entry.
+      let anna = try await api.ledger.accounts.ties(
+        of: try #require(try await api.ledger.accounts.account("anna")).key)
+      let whole = try await api.ledger.accounts.history(of: anna, before: nil, limit: 100)
+        .entries.map(\.entry)
+      #expect(Set(whole.map(\.recordedAt)).count < whole.count)
+      for (index, item) in whole.enumerated() {
+        let rest = try await api.ledger.accounts.history(
+          of: anna, before: HistoryPosition(item), limit: 100)
+        #expect(rest.entries.map(\.entry) == Array(whole[(index + 1)...]))
+      }
     }
   }
 
