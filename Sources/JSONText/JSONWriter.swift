@@ -211,7 +211,7 @@ extension OfferType: JSONWritable {}
 extension ChargeKind: JSONWritable {}
 extension Decision.Rule: JSONWritable {}
 extension RenewalEvidence.Reason: JSONWritable {}
-extension LedgerEntry.Kind: JSONWritable {}
+extension LedgerItem.Kind: JSONWritable {}
 extension Entitlement.State: JSONWritable {}
 extension Entitlement.Source: JSONWritable {}
 extension Entitlement.EndReason: JSONWritable {}

@@ -160,7 +160,7 @@ struct OpenAPITests {
       values(description.schema(named: "ProductType"))
         == Set(ProductType.allCases.map(\.rawValue)))
     let event = description.schema(named: "ChargeEvent")["properties"]
-    #expect(values(event?["kind"]) == Set(LedgerEntry.Kind.allCases.map(\.rawValue)))
+    #expect(values(event?["kind"]) == Set(LedgerItem.Kind.allCases.map(\.rawValue)))
     #expect(
       values(event?["source"]?["properties"]?["kind"])
         == Set(EntrySource.Kind.allCases.map(\.rawValue)))

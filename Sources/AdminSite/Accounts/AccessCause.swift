@@ -7,7 +7,7 @@ struct AccessCauses: Sendable {
   private let account: Account
   private let charges: EntitlementCharges
   /// The entries of original transactions whose charges moved to other accounts, in order.
-  private let entries: [OriginalTransactionKey: [HistoryEntry]]
+  private let entries: [OriginalTransactionKey: [HistoryItem]]
   private let lost: [LostCharge]
   private let names: [AccountKey: String]
   private let catalogue: Catalogue
@@ -26,7 +26,7 @@ struct AccessCauses: Sendable {
     (self.account, self.lost, self.catalogue) = (account, lost, catalogue)
     charges = try await EntitlementCharges(of: entitlements, in: ledger)
     let moved = entitlements.filter { $0.endedBecause == .moved }.compactMap(\.line)
-    var entries: [OriginalTransactionKey: [HistoryEntry]] = [:]
+    var entries: [OriginalTransactionKey: [HistoryItem]] = [:]
     for line in Set(moved + lost.prefix(1).map(\.id.line)) {
       entries[line] = try await ledger.ownership.history(of: line)
     }

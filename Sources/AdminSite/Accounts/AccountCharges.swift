@@ -99,7 +99,7 @@ struct AccountCharges: Sendable {
     let ownerOverrides = try await ledger.accounts.ownerOverrides(on: Set(placed.map(\.line)))
     let actions = try await OverrideActions(of: ownerOverrides, in: ledger)
     for id in placed {
-      shown[id]?.action = ownerOverrides.first { $0.entry.content.places(id) }
+      shown[id]?.action = ownerOverrides.first { $0.item.content.places(id) }
         .flatMap(actions.action(behind:))
     }
     return shown

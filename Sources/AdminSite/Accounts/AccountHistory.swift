@@ -47,9 +47,9 @@ struct AccountHistoryRows: Sendable {
       }
     }
 
-    fileprivate var kinds: Set<LedgerEntry.Kind> {
-      let evidence: Set<LedgerEntry.Kind> = [.transaction, .renewalStatus]
-      let decisions = Set(LedgerEntry.Kind.allCases).subtracting(evidence).subtracting([.link])
+    fileprivate var kinds: Set<LedgerItem.Kind> {
+      let evidence: Set<LedgerItem.Kind> = [.transaction, .renewalStatus]
+      let decisions = Set(LedgerItem.Kind.allCases).subtracting(evidence).subtracting([.link])
       return switch self {
       case .all: evidence.union(decisions)
       case .apple: evidence
@@ -61,7 +61,7 @@ struct AccountHistoryRows: Sendable {
 
   /// The position reached in each of the three lists.
   struct Cursor: Codable, Sendable {
-    var entry: HistoryPosition?
+    var item: HistoryPosition?
     var action: Int64?
     var event: TimedCursor<Int64>?
   }
@@ -77,13 +77,13 @@ struct AccountHistoryRows: Sendable {
   private enum Item {
     case event(PublishedEvent)
     case action(AdministratorAction)
-    case entry(ChargeEvent)
+    case item(ChargeEvent)
 
     var at: Timestamp {
       switch self {
       case .event(let event): event.occurredAt
       case .action(let action): action.actedAt
-      case .entry(let event): event.entry.recordedAt
+      case .item(let event): event.item.recordedAt
       }
     }
   }
@@ -96,10 +96,10 @@ struct AccountHistoryRows: Sendable {
     var cursor: Cursor = try part.cursor() ?? Cursor()
     let limit = part.limit + 1
     let found = try await ledger.accounts.history(
-      of: ties, kinds: filter.kinds, before: cursor.entry, limit: limit)
+      of: ties, kinds: filter.kinds, before: cursor.item, limit: limit)
     let names = try await ledger.ownership.accountIDs(
-      of: Set(found.entries.flatMap { $0.entry.content.accounts }))
-    let sources = try await SourceText(of: found.entries, in: ledger)
+      of: Set(found.items.flatMap { $0.item.content.accounts }))
+    let sources = try await SourceText(of: found.items, in: ledger)
     // Transfers and releases are also ledger entries.
     let actions =
       [.all, .administrators].contains(filter)
@@ -113,8 +113,8 @@ struct AccountHistoryRows: Sendable {
     // An event or action comes before the entries of its moment.
     var all =
       (events.map(Item.event) + actions.map(Item.action)
-      + found.entries.map {
-        .entry(ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" })
+      + found.items.map {
+        .item(ChargeEvent($0.item, source: $0.source) { names[$0] ?? "erased" })
       })
       .latestFirst { $0.at }
     // Older items belong to the next page: the ledger was only read back to this date.
@@ -127,10 +127,10 @@ struct AccountHistoryRows: Sendable {
       case .action(let action):
         cursor.action = action.id
         return FactRow(action, on: account)
-      case .entry(let event):
-        cursor.entry = HistoryPosition(event.entry)
+      case .item(let event):
+        cursor.item = HistoryPosition(event.item)
         var row = sources.fact(event)
-        let line = event.entry.line
+        let line = event.item.line
         let link = PageLink(label: line.originalTransactionID.rawValue, href: line.href)
         row.sentence =
           row.sentence[0].text.linking(link, in: link.label)
@@ -138,7 +138,7 @@ struct AccountHistoryRows: Sendable {
         return row
       }
     }
-    if shown.count == all.count, let end = found.lookedBackTo { cursor.entry = end }
+    if shown.count == all.count, let end = found.lookedBackTo { cursor.item = end }
     next = shown.count < all.count || found.lookedBackTo != nil ? cursor : nil
     rows = shown.folded
   }

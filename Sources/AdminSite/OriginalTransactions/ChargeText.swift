@@ -158,7 +158,7 @@ struct SourceText: Sendable {
   private let submitters: [UUID: String]
   private let actions: OverrideActions
 
-  init(of entries: [HistoryEntry], in ledger: Ledger) async throws {
+  init(of entries: [HistoryItem], in ledger: Ledger) async throws {
     let sources = Set(entries.map(\.source))
     actions = try await OverrideActions(of: entries, in: ledger)
     notifications = try await ledger.accounts.notificationSummaries(
@@ -169,7 +169,7 @@ struct SourceText: Sendable {
   }
 
   func fact(_ event: ChargeEvent, anchor: String? = nil) -> FactRow {
-    let (entry, source) = (event.entry, event.source)
+    let (entry, source) = (event.item, event.source)
     // Such a transaction looks like one that was never refunded.
     let sentence =
       notification(of: source)?.type == "REFUND_REVERSED"
@@ -194,7 +194,7 @@ struct SourceText: Sendable {
 
   /// The administrator action that caused an entry.
   func action(behind event: ChargeEvent) -> AdministratorAction? {
-    actions.action(behind: (event.entry, event.source))
+    actions.action(behind: (event.item, event.source))
   }
 
   /// The tooltip of a source's mark.
@@ -295,18 +295,18 @@ struct OverrideActions: Sendable {
   /// Latest first.
   private let actions: [AdministratorAction]
 
-  init(of entries: [HistoryEntry], in ledger: Ledger) async throws {
-    let placing = entries.filter { $0.source.kind == .administrator }.map(\.entry.content)
+  init(of entries: [HistoryItem], in ledger: Ledger) async throws {
+    let placing = entries.filter { $0.source.kind == .administrator }.map(\.item.content)
     actions = try await ledger.administration.overrideActions(
       of: Set(placing.compactMap(\.charge)), concerning: Set(placing.flatMap(\.accounts)))
   }
 
-  func action(behind entry: HistoryEntry) -> AdministratorAction? {
-    actions.first { $0.brought(entry.entry, from: entry.source) }
+  func action(behind entry: HistoryItem) -> AdministratorAction? {
+    actions.first { $0.brought(entry.item, from: entry.source) }
   }
 }
 
-extension LedgerEntry.Content {
+extension LedgerItem.Content {
   /// The charge that was assigned or decided, or nil for evidence.
   fileprivate var charge: TransactionKey? {
     switch self {

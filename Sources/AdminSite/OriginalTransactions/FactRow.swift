@@ -109,7 +109,7 @@ extension [FactRow] {
   }
 }
 
-extension LedgerEntry.Content {
+extension LedgerItem.Content {
   /// See ``FactRow/loss``.
   var loss: String? {
     guard case .evidence(.transaction(let record)) = self else { return nil }

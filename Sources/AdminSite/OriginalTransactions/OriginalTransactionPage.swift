@@ -197,7 +197,7 @@ struct OriginalTransactionFacts: Sendable {
       of: original.line.heads.keys.sorted(), limit: Self.mostWriteBacks)
     (events, names) = try await ledger.ownership.events(
       of: original, naming: writeBacks.compactMap(\.account))
-    sources = try await SourceText(of: events.map { ($0.entry, $0.source) }, in: ledger)
+    sources = try await SourceText(of: events.map { ($0.item, $0.source) }, in: ledger)
   }
 
   func name(_ account: AccountKey) -> String { names[account] ?? "erased" }
@@ -205,14 +205,14 @@ struct OriginalTransactionFacts: Sendable {
   /// Entries and write-backs, latest first, with anchors.
   var rows: [FactRow] {
     (events.reversed().map {
-      (at: $0.entry.recordedAt, row: sources.fact($0, anchor: Self.anchor($0.entry)))
+      (at: $0.item.recordedAt, row: sources.fact($0, anchor: Self.anchor($0.item)))
     } + writeBacks.map { (at: $0.sentAt, row: FactRow($0, name: name)) })
     .latestFirst { $0.at }.map { $0.row }
   }
 
   /// The entries about a charge, oldest first.
   func rows(about charge: Charge, statusDates: Set<Timestamp>) -> [FactRow] {
-    events.filter { $0.entry.content.concerns(charge, statusDates: statusDates) }
+    events.filter { $0.item.content.concerns(charge, statusDates: statusDates) }
       .map { sources.fact($0) }
   }
 
@@ -223,19 +223,19 @@ struct OriginalTransactionFacts: Sendable {
       event.source.id == nil || seen.insert(event.source).inserted
     }.map { event in
       TimelineLayout.Mark(
-        source: event.source.kind.symbol, at: event.entry.recordedAt,
-        text: "\(sources.text(of: event.source)), recorded \(Moment(event.entry.recordedAt).text)",
-        href: "#\(Self.anchor(event.entry))")
+        source: event.source.kind.symbol, at: event.item.recordedAt,
+        text: "\(sources.text(of: event.source)), recorded \(Moment(event.item.recordedAt).text)",
+        href: "#\(Self.anchor(event.item))")
     }
   }
 
   /// The administrator action that assigned or released a charge, if it still applies.
   func ownerOverride(of charge: Charge, by decision: Decision) -> AdministratorAction? {
     guard decision.isByAdministrator else { return nil }
-    return events.last { $0.entry.content.places(charge.id) }.flatMap(sources.action(behind:))
+    return events.last { $0.item.content.places(charge.id) }.flatMap(sources.action(behind:))
   }
 
-  private static func anchor(_ entry: LedgerEntry) -> String {
+  private static func anchor(_ entry: LedgerItem) -> String {
     "fact-\(entry.line.originalTransactionID.rawValue.anchorName)-\(entry.number)"
   }
 }

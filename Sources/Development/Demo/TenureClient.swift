@@ -264,7 +264,7 @@ extension TenureClient {
     var revokedAt: String?
     var aliases: [TransactionID]
     /// The ledger's entries on it; nil in responses to submissions.
-    var history: [HistoryEntry]?
+    var history: [HistoryItem]?
 
     enum CodingKeys: String, CodingKey {
       case id = "transaction_id"
@@ -276,7 +276,7 @@ extension TenureClient {
     }
   }
 
-  struct HistoryEntry: Decodable, Sendable {
+  struct HistoryItem: Decodable, Sendable {
     var number: Int
   }
 

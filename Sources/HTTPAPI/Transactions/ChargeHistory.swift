@@ -2,24 +2,24 @@ import JSONText
 package import LedgerStorage
 package import Subscriptions
 
-/// A ledger entry about a charge, with its source.
+/// A ledger item about a charge, with its source.
 package struct ChargeEvent: JSONObjectWritable {
-  package let entry: LedgerEntry
+  package let item: LedgerItem
   package let source: EntrySource
   package let sentence: String
 
-  package init(_ entry: LedgerEntry, source: EntrySource, name: @escaping (AccountKey) -> String) {
-    self.entry = entry
+  package init(_ item: LedgerItem, source: EntrySource, name: @escaping (AccountKey) -> String) {
+    self.item = item
     self.source = source
-    sentence = Sentence(name: name).text(for: entry.content)
+    sentence = Sentence(name: name).text(for: item.content)
   }
 
   func writeMembers(to json: inout JSONWriter) {
-    json.member("number", entry.number)
-    json.member("original_transaction_id", entry.line.originalTransactionID)
-    json.member("kind", entry.content.kind)
-    json.member("recorded_at", entry.recordedAt)
-    json.member("evidence_date", entry.content.evidenceDate)
+    json.member("number", item.number)
+    json.member("original_transaction_id", item.line.originalTransactionID)
+    json.member("kind", item.content.kind)
+    json.member("recorded_at", item.recordedAt)
+    json.member("evidence_date", item.content.evidenceDate)
     json.object("source") { json in
       json.member("kind", source.kind.rawValue)
       json.member("id", source.id)
@@ -29,32 +29,32 @@ package struct ChargeEvent: JSONObjectWritable {
 }
 
 extension OwnershipStore {
-  /// The entries of an original transaction and those that Apple links with it, in recording order,
+  /// The items of an original transaction and those that Apple links with it, in recording order,
   /// and the names of the accounts in them and of `others`.
   package func events(
     of original: RecordedOriginalTransaction, naming others: [AccountKey] = []
   ) async throws -> (events: [ChargeEvent], names: [AccountKey: String]) {
-    var entries: [HistoryEntry] = []
-    for line in original.line.heads.keys.sorted() { entries += try await history(of: line) }
-    entries.sort {
-      ($0.entry.recordedAt, $0.entry.line, $0.entry.number)
-        < ($1.entry.recordedAt, $1.entry.line, $1.entry.number)
+    var items: [HistoryItem] = []
+    for line in original.line.heads.keys.sorted() { items += try await history(of: line) }
+    items.sort {
+      ($0.item.recordedAt, $0.item.line, $0.item.number)
+        < ($1.item.recordedAt, $1.item.line, $1.item.number)
     }
-    let unnamed = Set(entries.flatMap { $0.entry.content.accounts } + others)
+    let unnamed = Set(items.flatMap { $0.item.content.accounts } + others)
       .subtracting(original.names.keys)
     let names = original.names.merging(try await accountIDs(of: unnamed)) { first, _ in first }
     return (
-      entries.map { ChargeEvent($0.entry, source: $0.source) { names[$0] ?? "erased" } }, names
+      items.map { ChargeEvent($0.item, source: $0.source) { names[$0] ?? "erased" } }, names
     )
   }
 
-  /// The entries about a charge and the renewal statuses behind its decision, in recording order.
+  /// The items about a charge and the renewal statuses behind its decision, in recording order.
   func history(of charge: Charge, in original: RecordedOriginalTransaction) async throws
     -> [ChargeEvent]
   {
     let statusDates = original.charge(of: charge.id)?.recorded.decision.renewal.statusDates ?? []
     return try await events(of: original).events.filter {
-      $0.entry.content.concerns(charge, statusDates: statusDates)
+      $0.item.content.concerns(charge, statusDates: statusDates)
     }
   }
 }
@@ -64,7 +64,7 @@ extension RenewalEvidence {
   package var statusDates: Set<Timestamp> { Set([statusAsOf, switchedOffAt].compactMap(\.self)) }
 }
 
-extension LedgerEntry.Content {
+extension LedgerItem.Content {
   /// Whether this is about a charge, or a renewal status of one of these dates.
   package func concerns(_ charge: Charge, statusDates: Set<Timestamp>) -> Bool {
     switch self {
@@ -91,7 +91,7 @@ extension LedgerEntry.Content {
 private struct Sentence {
   let name: (AccountKey) -> String
 
-  func text(for content: LedgerEntry.Content) -> String {
+  func text(for content: LedgerItem.Content) -> String {
     switch content {
     case .evidence(.transaction(let record)): text(for: record)
     case .evidence(.renewalStatus(let status, _)): text(for: status)

@@ -26,7 +26,7 @@ package struct RelatedAccounts: Sendable {
   fileprivate let ownedTransactions: Set<TransactionKey>
 }
 
-/// The position of an entry in an account's history, which is ordered by recording date.
+/// The position of an item in an account's history, which is ordered by recording date.
 package struct HistoryPosition: Hashable, Codable, Sendable {
   package let recordedAt: Timestamp
   package let line: OriginalTransactionKey
@@ -36,30 +36,30 @@ package struct HistoryPosition: Hashable, Codable, Sendable {
     (self.recordedAt, self.line, self.number) = (recordedAt, line, number)
   }
 
-  package init(_ entry: LedgerEntry) {
-    self.init(recordedAt: entry.recordedAt, line: entry.line, number: entry.number)
+  package init(_ item: LedgerItem) {
+    self.init(recordedAt: item.recordedAt, line: item.line, number: item.number)
   }
 
   /// Whether an item of the same recording was shown up to this position, latest first.
-  fileprivate func isAtOrBefore(_ item: LedgerEntry) -> Bool {
+  fileprivate func isAtOrBefore(_ item: LedgerItem) -> Bool {
     recordedAt == item.recordedAt && line == item.line && number <= item.number
   }
 }
 
-package typealias HistoryEntry = (entry: LedgerEntry, source: EntrySource)
+package typealias HistoryItem = (item: LedgerItem, source: EntrySource)
 
-/// A page of the entries that concern an account.
+/// A page of the items that concern an account.
 package struct AccountHistory: Sendable {
   /// Latest first.
-  package let entries: [HistoryEntry]
-  /// Where the search stopped without enough entries; nil: at the beginning, or with enough.
+  package let items: [HistoryItem]
+  /// Where the search stopped without enough items; nil: at the beginning, or with enough.
   package let lookedBackTo: HistoryPosition?
 }
 
 extension AccountStore {
   /// Entries read per batch; most of them concern the account.
   package static let historyBatch = 200
-  /// Batches per page: an original transaction shared for years has many entries of others.
+  /// Batches per page: an original transaction shared for years has many items of others.
   package static let historyBatches = 10
 
   /// Reads an account's original transactions and charges in three queries.
@@ -116,24 +116,24 @@ extension AccountStore {
       ownedTransactions: Set(rows.filter { owned.contains($0.charge) }.map(\.key)))
   }
 
-  /// Reads the entries that concern an account, latest first.
+  /// Reads the items that concern an account, latest first.
   ///
   /// Those are its claims, decisions and overrides for or away from it, reports on charges it owns,
   /// and renewal statuses while it was bound.
   ///
   /// - Throws: ``LedgerError/unreadableEntry``.
   package func history(
-    of ties: RelatedAccounts, kinds: Set<LedgerEntry.Kind> = Set(LedgerEntry.Kind.allCases),
+    of ties: RelatedAccounts, kinds: Set<LedgerItem.Kind> = Set(LedgerItem.Kind.allCases),
     before position: HistoryPosition?, limit: Int,
     batches: Int = historyBatches, of size: Int = historyBatch
   ) async throws -> AccountHistory {
-    var found: [HistoryEntry] = []
+    var found: [HistoryItem] = []
     // An entry whose items were not all shown is read again.
     var last = position.map {
       HistoryPosition(recordedAt: $0.recordedAt, line: $0.line, number: Int(Int32.max))
     }
     guard !ties.lines.isEmpty, !kinds.isEmpty else {
-      return AccountHistory(entries: [], lookedBackTo: nil)
+      return AccountHistory(items: [], lookedBackTo: nil)
     }
     for _ in 0..<batches {
       let batch = try await storedEntries(Self.isOn(ties.lines), before: last, limit: size)
@@ -142,35 +142,34 @@ extension AccountStore {
         kinds.contains(item.content.kind) && position?.isAtOrBefore(item) != true
       }
       let bindings = try await bindings(amid: wanted)
-      found += wanted.filter { concerns(ties, $0.entry, bindings: bindings) }
+      found += wanted.filter { concerns(ties, $0.item, bindings: bindings) }
       guard batch.count == size, let end = items.last else { last = nil; break }
-      last = HistoryPosition(end.entry)
+      last = HistoryPosition(end.item)
       if found.count >= limit { break }
     }
     return AccountHistory(
-      entries: Array(found.prefix(limit)), lookedBackTo: found.count < limit ? last : nil)
+      items: Array(found.prefix(limit)), lookedBackTo: found.count < limit ? last : nil)
   }
 
   /// Reads owner overrides on some original transactions, latest first.
-  package func ownerOverrides(on lines: Set<OriginalTransactionKey>) async throws -> [HistoryEntry]
-  {
+  package func ownerOverrides(on lines: Set<OriginalTransactionKey>) async throws -> [HistoryItem] {
     guard !lines.isEmpty else { return [] }
     return try await storedEntries(
       """
       \(Self.isOn(lines.sorted()))
         AND source IN (\(EntrySource.Kind.administrator), \(EntrySource.Kind.import))
       """, before: nil, limit: Self.mostOverrides
-    ).flatMap { try $0.items().reversed() }.filter { $0.entry.content.kind == .placed }
+    ).flatMap { try $0.items().reversed() }.filter { $0.item.content.kind == .placed }
   }
 
   /// Several times the charges shown on one page.
   private static let mostOverrides = 5000
 
   private func concerns(
-    _ ties: RelatedAccounts, _ entry: LedgerEntry,
+    _ ties: RelatedAccounts, _ item: LedgerItem,
     bindings: [OriginalTransactionKey: [Subscriptions.Binding]]
   ) -> Bool {
-    switch entry.content {
+    switch item.content {
     case .evidence(.transaction(let record)): ties.ownedTransactions.contains(record.key)
     case .evidence(.renewalStatus(let status, let line)):
       bindings[line]?.account(asOf: status.asOf) == ties.account
@@ -215,13 +214,13 @@ extension AccountStore {
     ).decode(into: StoredEntry.init)
   }
 
-  /// Reads the bindings of the original transactions whose renewal statuses are among some entries.
-  private func bindings(amid entries: [HistoryEntry]) async throws
+  /// Reads the bindings of the original transactions whose renewal statuses are among some items.
+  private func bindings(amid items: [HistoryItem]) async throws
     -> [OriginalTransactionKey: [Subscriptions.Binding]]
   {
     let lines = Set(
-      entries.compactMap { entry -> OriginalTransactionKey? in
-        if case .evidence(.renewalStatus(_, let line)) = entry.entry.content { line } else { nil }
+      items.compactMap { item, _ -> OriginalTransactionKey? in
+        if case .evidence(.renewalStatus(_, let line)) = item.content { line } else { nil }
       })
     guard !lines.isEmpty else { return [:] }
     return try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {

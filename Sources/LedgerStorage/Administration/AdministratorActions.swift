@@ -63,14 +63,14 @@ package struct AdministratorAction: Sendable {
     NewAdministratorAction.subject("\(charge.line)/\(charge.transactionID)")
   }
 
-  /// Whether this action may have recorded an entry; of several matching ones, the latest did.
-  package func brought(_ entry: LedgerEntry, from source: EntrySource) -> Bool {
+  /// Whether this action may have recorded an item; of several matching ones, the latest did.
+  package func brought(_ item: LedgerItem, from source: EntrySource) -> Bool {
     // Recording dates never decrease within an original transaction, so it can't be earlier.
-    guard source.kind == .administrator, actedAt <= entry.recordedAt,
+    guard source.kind == .administrator, actedAt <= item.recordedAt,
       source.id.map(ExactText.init(_:))
         == ExactText(Administrator(name: administrator).entrySourceID)
     else { return false }
-    switch (Action(rawValue: action), entry.content) {
+    switch (Action(rawValue: action), item.content) {
     case (.transfer, .action(.ownerOverride(let ownerOverride))),
       (.release, .action(.ownerOverride(let ownerOverride))):
       return subject == Self.subject(ownerOverride.transaction) && account == ownerOverride.account
@@ -191,7 +191,7 @@ package struct AdministrationStore: LedgerStore {
   /// Reads transfers, releases and merges that may have overridden the owner of charges, latest
   /// first.
   ///
-  /// ``AdministratorAction/brought(_:from:)`` matches them with entries.
+  /// ``AdministratorAction/brought(_:from:)`` matches them with items.
   package func overrideActions(
     of charges: Set<TransactionKey>, concerning accounts: Set<AccountKey>
   ) async throws -> [AdministratorAction] {

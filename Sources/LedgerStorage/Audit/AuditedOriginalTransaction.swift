@@ -7,7 +7,7 @@ struct AuditedOriginalTransaction: Sendable {
   let id: OriginalTransactionKey
   let stored: StoredOriginalTransaction
   /// The items that can be read, with their sources, in the order of recording.
-  private let sourced: [HistoryEntry]
+  private let sourced: [HistoryItem]
   /// The state that the entries give.
   private(set) var replayed: OriginalTransaction
   private(set) var rule: OwnershipRule
@@ -22,23 +22,23 @@ struct AuditedOriginalTransaction: Sendable {
   /// Applies the entries, and checks the chains.
   init(_ id: OriginalTransactionKey, stored: StoredOriginalTransaction, chain: [StoredEntry]) {
     (self.id, self.stored) = (id, stored)
-    var items: [HistoryEntry] = []
+    var sourced: [HistoryItem] = []
     var chains: [OriginalTransactionKey: [LedgerAudit.ChainLink]] = [:]
     for entry in chain {
       var count: Int?
       do {
         let found = try entry.items()
         count = found.count
-        items += found
+        sourced += found
       } catch {
         audit.report(.unreadable, entry.line, "\(error)")
       }
       chains[entry.line, default: []].append(
         (entry.number, count, [entry.recordedAt, entry.storedAt], entry.fields, entry.hash))
     }
-    sourced = items.sorted { LedgerEntry.wasRecorded($0.entry, before: $1.entry) }
+    self.sourced = sourced.sorted { LedgerItem.wasRecorded($0.item, before: $1.item) }
     replayed = OriginalTransaction(members: stored.members.keys)
-    for (item, _) in sourced { replayed.replay(item) }
+    for (item, _) in self.sourced { replayed.replay(item) }
     rule = OwnershipRule(recordedOn: replayed)
     for member in stored.members.values.sorted(by: { $0.id < $1.id }) {
       let head = member.head
@@ -48,7 +48,7 @@ struct AuditedOriginalTransaction: Sendable {
     }
   }
 
-  private var entries: [LedgerEntry] { sourced.map(\.entry) }
+  private var items: [LedgerItem] { sourced.map(\.item) }
 
   mutating func apply(_ context: Recorder.Context, names: [AccountKey: String]) {
     replayed.updateContext(context.apply)
@@ -60,10 +60,10 @@ struct AuditedOriginalTransaction: Sendable {
   var members: [OriginalTransactionKey] { stored.members.keys.sorted() }
 
   var evidence: [Evidence] {
-    entries.compactMap { if case .evidence(let evidence) = $0.content { evidence } else { nil } }
+    items.compactMap { if case .evidence(let evidence) = $0.content { evidence } else { nil } }
   }
 
-  var accounts: Set<AccountKey> { Set(entries.compactMap(\.account)) }
+  var accounts: Set<AccountKey> { Set(items.compactMap(\.account)) }
 
   /// Whether the tables can be written again: they differ, and the entries are intact.
   var isRepairable: Bool {
@@ -76,34 +76,34 @@ struct AuditedOriginalTransaction: Sendable {
   /// The original transactions with which the entries link a member.
   func links(of member: OriginalTransactionKey) -> Set<OriginalTransactionKey> {
     Set(
-      entries.compactMap { entry in
-        guard case .evidence(.link(let line, let previous)) = entry.content else { return nil }
+      items.compactMap { item in
+        guard case .evidence(.link(let line, let previous)) = item.content else { return nil }
         return line == member ? previous : previous == member ? line : nil
       })
   }
 
   func statuses(of member: OriginalTransactionKey) -> [StatusRow] {
-    entries.compactMap { entry in
-      guard entry.line == member, case .evidence(.renewalStatus(let status, _)) = entry.content
+    items.compactMap { item in
+      guard item.line == member, case .evidence(.renewalStatus(let status, _)) = item.content
       else { return nil }
       return StatusRow(
-        number: entry.number, recordedAt: entry.recordedAt, status: status,
+        number: item.number, recordedAt: item.recordedAt, status: status,
         tokenHolder: replayed.history.holder(of: status.appAccountToken))
     }
   }
 
   /// The claims, which a submission made unless they were found in a notification or a poll.
   func claims(of member: OriginalTransactionKey) -> [AuditedClaim] {
-    sourced.filter { $0.entry.line == member && $0.entry.content.kind == .claim }.map {
-      AuditedClaim(line: member, number: $0.entry.number, submission: $0.source.id)
+    sourced.filter { $0.item.line == member && $0.item.content.kind == .claim }.map {
+      AuditedClaim(line: member, number: $0.item.number, submission: $0.source.id)
     }
   }
 
   func actions(of member: OriginalTransactionKey) -> [RecordedAction] {
-    entries.compactMap { entry in
-      guard entry.line == member, case .action(let action) = entry.content else { return nil }
+    items.compactMap { item in
+      guard item.line == member, case .action(let action) = item.content else { return nil }
       return RecordedAction(
-        action, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
+        action, recorded: RecordingOrder(at: item.recordedAt, number: item.number))
     }
   }
 
@@ -132,9 +132,9 @@ struct AuditedOriginalTransaction: Sendable {
     for account in accounts {
       for line in members { lookups.insert(LookupRow(account: account, line: line)) }
     }
-    for entry in entries {
-      if let account = entry.account {
-        lookups.insert(LookupRow(account: account, line: entry.line))
+    for item in items {
+      if let account = item.account {
+        lookups.insert(LookupRow(account: account, line: item.line))
       }
     }
     return lookups
@@ -187,8 +187,8 @@ struct AuditedOriginalTransaction: Sendable {
       owner = mergedInto[account]
     }
     return decision.rule == .administrator
-      && entries.contains { entry in
-        guard case .ownership(let change) = entry.content, change.charge == transaction,
+      && items.contains { item in
+        guard case .ownership(let change) = item.content, change.charge == transaction,
           let owner = change.decision.owner
         else { return false }
         return accounts.contains(owner)
@@ -219,8 +219,8 @@ extension AuditedOriginalTransaction {
         return empty
       })
     let writes = ProjectionWriter(
-      stored: nothing, line: replayed, rule: rule, entries: sourced,
-      holdings: HoldingChange(from: nothing, to: replayed, rule, by: entries)
+      stored: nothing, line: replayed, rule: rule, items: sourced,
+      holdings: HoldingChange(from: nothing, to: replayed, rule, by: items)
         .leavingOut(by: catalogue),
       names: names, catalogue: nil)
     return members.flatMap(clear)

@@ -197,12 +197,12 @@ package struct ImportStore: LedgerStore {
         }
         let ownerOverride = OriginalTransactionOverride(
           account: account, line: owner.line, boughtUntil: owner.asOf)
-        let entry = LedgerEntry(
+        let item = LedgerItem(
           line: owner.line, number: 1, recordedAt: now,
           content: .action(.importedOverride(ownerOverride)))
         return (
           owner, account,
-          try StoredEntry.chain([entry], source: source, at: storedAt, after: nil)[0]
+          try StoredEntry.chain([item], source: source, at: storedAt, after: nil)[0]
         )
       }
       let held = try await Self.hold(receivers, in: transaction)

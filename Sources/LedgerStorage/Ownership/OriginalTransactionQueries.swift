@@ -20,9 +20,9 @@ package struct OwnershipStore: LedgerStore {
       guard let stored = reader.originals.first else { return nil }
       var line = stored.line
       if let knownAt {
-        let entries = try await entries(of: Array(stored.members.keys), in: transaction)
+        let items = try await entries(of: Array(stored.members.keys), in: transaction)
           .filter { $0.recordedAt <= knownAt }.flatMap { try $0.items() }
-        line = OriginalTransaction(replaying: entries.map(\.entry), around: id)
+        line = OriginalTransaction(replaying: items.map(\.item), around: id)
         line.updateContext { $0.tokenHolders = stored.line.history.tokenHolders }
       }
       return try await recorded(stored, as: line, claimant: claimant, in: transaction)
@@ -145,8 +145,8 @@ package struct OwnershipStore: LedgerStore {
     ).decode(into: StoredEntry.init).filter { wanted.contains($0.line) }
   }
 
-  /// The entries of an original transaction with their sources, in order.
-  package func history(of line: OriginalTransactionKey) async throws -> [HistoryEntry] {
+  /// The items of an original transaction with their sources, in order.
+  package func history(of line: OriginalTransactionKey) async throws -> [HistoryItem] {
     try await database.query(StoredEntry.select("\(line.condition) ORDER BY number"))
       .decode(into: StoredEntry.init).flatMap { try $0.items() }
   }
@@ -168,12 +168,12 @@ package struct OwnershipStore: LedgerStore {
 }
 
 extension OriginalTransaction {
-  /// Applies the entries of an original transaction and of those linked to it.
+  /// Applies the items of an original transaction and of those linked to it.
   ///
-  /// - Parameter entries: In any order; entries of unlinked original transactions are ignored.
-  init(replaying entries: [LedgerEntry], around id: OriginalTransactionKey) {
+  /// - Parameter items: In any order; those of unlinked original transactions are ignored.
+  init(replaying items: [LedgerItem], around id: OriginalTransactionKey) {
     var neighbours: [OriginalTransactionKey: Set<OriginalTransactionKey>] = [:]
-    for case .evidence(.link(let line, let previous)) in entries.lazy.map(\.content) {
+    for case .evidence(.link(let line, let previous)) in items.lazy.map(\.content) {
       neighbours[line, default: []].insert(previous)
       neighbours[previous, default: []].insert(line)
     }
@@ -184,15 +184,15 @@ extension OriginalTransaction {
       }
     }
     self.init(members: members)
-    for entry in entries.sorted(by: LedgerEntry.wasRecorded) where members.contains(entry.line) {
-      replay(entry)
+    for item in items.sorted(by: LedgerItem.wasRecorded) where members.contains(item.line) {
+      replay(item)
     }
   }
 }
 
-extension LedgerEntry {
+extension LedgerItem {
   /// The order of recording, across linked original transactions.
-  static func wasRecorded(_ lhs: LedgerEntry, before rhs: LedgerEntry) -> Bool {
+  static func wasRecorded(_ lhs: LedgerItem, before rhs: LedgerItem) -> Bool {
     (lhs.recordedAt, lhs.line, lhs.number) < (rhs.recordedAt, rhs.line, rhs.number)
   }
 }

@@ -79,7 +79,7 @@ extension Recording {
 extension RecordedOriginalTransaction {
   /// Whether anything but the date of Apple's status changed.
   fileprivate var isChanged: Bool {
-    guard !entries.isEmpty else { return false }
+    guard !items.isEmpty else { return false }
     if !changes.isEmpty || !revocationChanges.isEmpty { return true }
     var summary = OriginalTransactionState(line: line, rule: rule)
     var known = OriginalTransactionState(line: before.line, rule: before.rule)

@@ -15,7 +15,7 @@ package struct PollStore: LedgerStore {
   func appointments(
     of recording: Recording, except polled: OriginalTransactionKey?, at now: Timestamp
   ) -> [SQL] {
-    recording.distinctOriginals.filter { !$0.entries.isEmpty && $0.isPolledByPlan }.flatMap {
+    recording.distinctOriginals.filter { !$0.items.isEmpty && $0.isPolledByPlan }.flatMap {
       original -> [SQL] in
       let next = nextPoll(of: original, at: now)
       // One poll covers linked original transactions: Apple returns the customer's statuses.

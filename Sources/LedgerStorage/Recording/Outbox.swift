@@ -93,11 +93,11 @@ struct RecordingEvents {
     for original in recording.distinctOriginals {
       names.merge(original.names) { first, _ in first }
       erased.formUnion(original.line.history.erasures.keys)
-      guard !original.entries.isEmpty else { continue }
+      guard !original.items.isEmpty else { continue }
       events +=
         OriginalTransactionEvents(
           before: original.before.line, ruleBefore: original.before.rule, after: original.line,
-          rule: original.rule, entries: original.entries
+          rule: original.rule, items: original.items
         ).events(at: now)
       holders.formUnion(original.changedHolders)
     }

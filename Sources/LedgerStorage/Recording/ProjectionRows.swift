@@ -34,7 +34,7 @@ struct HoldingRow: Hashable, Comparable, Sendable {
   var account: AccountKey
   var holding: Holding
 
-  /// The holdings as of the recording date of the last entry, and those that accounts have lost.
+  /// The holdings as of the recording date of the last item, and those that accounts have lost.
   static func rows(of line: OriginalTransaction, rule: OwnershipRule, asOf moment: Timestamp)
     -> Set<HoldingRow>
   {
@@ -115,14 +115,14 @@ struct HoldingChange: Sendable {
 
   init(
     from stored: StoredOriginalTransaction, to line: OriginalTransaction, _ rule: OwnershipRule,
-    by entries: [LedgerEntry]
+    by items: [LedgerItem]
   ) {
-    guard let recordedAt = entries.map(\.recordedAt).max() else { return }
+    guard let recordedAt = items.map(\.recordedAt).max() else { return }
     before =
       stored.lastRecordedAt.map { HoldingRow.rows(of: stored.line, rule: stored.rule, asOf: $0) }
       ?? []
     after = HoldingRow.rows(of: line, rule: rule, asOf: recordedAt)
-    isOfNewlyLinked = entries.contains {
+    isOfNewlyLinked = items.contains {
       if case .evidence(.link) = $0.content { true } else { false }
     }
   }

@@ -8,7 +8,7 @@ struct ProjectionWriter {
   let stored: StoredOriginalTransaction
   let line: OriginalTransaction
   let rule: OwnershipRule
-  let entries: [HistoryEntry]
+  let items: [HistoryItem]
   let holdings: HoldingChange
   /// The account ids behind the keys of all owners.
   let names: [AccountKey: String]
@@ -19,7 +19,7 @@ struct ProjectionWriter {
   /// The transactions that get another order, or with nil, none.
   var orders: [TransactionKey: UUID?] = [:]
 
-  /// The entries, chained to those before, and all projections, in an order that foreign keys
+  /// The entry of the items, chained to the one before, and all projections, in an order that foreign keys
   /// allow.
   ///
   /// - Returns: The new ends of the hash chains, too.
@@ -28,14 +28,14 @@ struct ProjectionWriter {
   ) {
     var inserts: [SQL] = []
     var heads: [OriginalTransactionKey: OriginalTransactionRows.Head] = [:]
-    for (id, items) in Dictionary(grouping: entries, by: \.entry.line)
+    for (id, appended) in Dictionary(grouping: items, by: \.item.line)
       .sorted(by: { $0.key < $1.key })
     {
       guard let member = stored.members[id], let source else {
-        preconditionFailure("Entries are recorded on a locked original transaction, from a source.")
+        preconditionFailure("Items are recorded on a locked original transaction, from a source.")
       }
       let chain = try StoredEntry.chain(
-        items.map(\.entry), source: source,
+        appended.map(\.item), source: source,
         at: max(member.readAt, member.head.storedAt ?? member.readAt), after: member.head.hash)
       inserts += StoredEntry.insert(chain)
       heads[id] = chain.last.map(OriginalTransactionRows.Head.init)
@@ -48,7 +48,7 @@ struct ProjectionWriter {
   /// - Parameter heads: The new ends of the hash chains.
   func projections(heads: [OriginalTransactionKey: OriginalTransactionRows.Head]) throws -> [SQL] {
     let repetitions = try repetitions()
-    guard !entries.isEmpty else {
+    guard !items.isEmpty else {
       return repetitions.sorted { $0.key < $1.key }.map { id, values in
         "UPDATE tenure.original_transaction SET \(values) WHERE \(id.condition)"
       }
@@ -62,7 +62,7 @@ struct ProjectionWriter {
     return heads.sorted { $0.key < $1.key }.map {
       headUpdate($0.key, $0.value, repetitions[$0.key])
     }
-      + transactionWrites(TransactionRow.rows(of: line, rule: rule)) + entryProjections()
+      + transactionWrites(TransactionRow.rows(of: line, rule: rule)) + itemProjections()
       + lookups() + holdingWrites() + movementWrites()
   }
 
@@ -118,20 +118,20 @@ struct ProjectionWriter {
     return TransactionRow.upsert(changed)
   }
 
-  /// The rows derived from one entry each.
-  private func entryProjections() -> [SQL] {
+  /// The rows derived from one item each.
+  private func itemProjections() -> [SQL] {
     var (statuses, actions): ([SQL], [SQL]) = ([], [])
-    for (entry, source) in entries {
-      switch entry.content {
+    for (item, source) in items {
+      switch item.content {
       case .evidence(.renewalStatus(let status, _)):
         let holder = line.history.holder(of: status.appAccountToken)
         statuses.append(
           StatusRow(
-            number: entry.number, recordedAt: entry.recordedAt, status: status, tokenHolder: holder
-          ).values(line: entry.line))
+            number: item.number, recordedAt: item.recordedAt, status: status, tokenHolder: holder
+          ).values(line: item.line))
       case .action(let action):
         let recorded = RecordedAction(
-          action, recorded: RecordingOrder(at: entry.recordedAt, number: entry.number))
+          action, recorded: RecordingOrder(at: item.recordedAt, number: item.number))
         actions.append(recorded.values(source: source))
       case .evidence(.transaction), .evidence(.link), .ownership: break
       }
@@ -141,7 +141,7 @@ struct ProjectionWriter {
 
   /// The look-up rows of accounts; ``TransactionLookup`` wrote those of transactions and line items.
   private func lookups() -> [SQL] {
-    let newcomers = Set(entries.compactMap(\.entry.account)).union(
+    let newcomers = Set(items.compactMap(\.item.account)).union(
       holdings.isOfNewlyLinked ? stored.accounts : [])
     return newcomers.sorted().flatMap { account in
       stored.members.keys.sorted().map { line in
@@ -184,7 +184,7 @@ struct ProjectionWriter {
   /// The previous movements are derived again from today's catalogue instead of read;
   /// reconciliation corrects rows written under an older one.
   private func movementWrites() -> [SQL] {
-    guard let catalogue, let recordedAt = entries.map(\.entry.recordedAt).max(),
+    guard let catalogue, let recordedAt = items.map(\.item.recordedAt).max(),
       let first = line.heads.keys.min()
     else { return [] }
     let after = Movement.movements(of: line, rule: rule, in: catalogue)
@@ -206,14 +206,14 @@ extension ProjectionWriter {
   ) {
     self.init(
       stored: recorded.before, line: recorded.line, rule: recorded.rule,
-      entries: recorded.entries.map { (entry: $0, source: source) },
+      items: recorded.items.map { (item: $0, source: source) },
       holdings: recorded.holdings, names: recorded.names, catalogue: catalogue, source: source,
       orders: orders.filter { recorded.line.heads[$0.key.line] != nil })
   }
 }
 
-extension LedgerEntry {
-  /// The account that the entry connects with its original transaction.
+extension LedgerItem {
+  /// The account that the item connects with its original transaction.
   var account: AccountKey? {
     switch content {
     case .action(let action): action.account

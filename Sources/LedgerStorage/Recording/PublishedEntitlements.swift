@@ -69,7 +69,7 @@ struct PublishedEntitlements: Sendable {
   /// Replaces the holdings by those after a recording.
   mutating func apply(_ recording: Recording) {
     for original in recording.distinctOriginals {
-      guard !original.entries.isEmpty else { continue }
+      guard !original.items.isEmpty else { continue }
       held.holdings.removeAll { original.line.heads[$0.charge.line] != nil }
       held.holdings += original.holdings.after.filter { $0.account == key }.sorted().map(\.holding)
     }

@@ -183,19 +183,19 @@ struct AffectedState: Sendable {
 extension Snapshot {
   /// Records an evidence batch in memory: the ownership rule runs once.
   ///
-  /// - Parameter now: The recording date, unless an entry of an original transaction is as late.
+  /// - Parameter now: The recording date, unless an item of an original transaction is as late.
   func decide(_ arrival: EvidenceBatch, at now: Timestamp) -> Recording {
     var recording = Recording(source: arrival.source)
     for (stored, context) in originals {
       var line = stored.line
       line.updateContext(context.apply)
       let evidence = evidence.filter { stored.members[$0.line] != nil }
-      // Later than all earlier entries: the dates order events of linked original transactions.
+      // Later than all earlier items: the dates order events of linked original transactions.
       let recordedAt = max(now, stored.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
-      let (entries, rule) = line.record(
+      let (items, rule) = line.record(
         evidence, actions: arrival.actions(on: stored, evidence: evidence), at: recordedAt)
       let recorded = RecordedOriginalTransaction(
-        stored, line: line, rule: rule ?? stored.rule, entries: entries, names: context.names)
+        stored, line: line, rule: rule ?? stored.rule, items: items, names: context.names)
       for id in line.heads.keys { recording.originals[id] = recorded }
     }
     return recording
@@ -255,7 +255,7 @@ package struct Recording: Sendable {
   }
 
   /// Whether anything is recorded that was not known.
-  package var isChanged: Bool { originals.contains { !$0.value.entries.isEmpty } }
+  package var isChanged: Bool { originals.contains { !$0.value.items.isEmpty } }
 }
 
 /// An original transaction, with those that Apple links, after a recording or as it was read.
@@ -269,8 +269,8 @@ package struct RecordedOriginalTransaction: Sendable {
   /// The state before the recording; the current one if it was only read.
   let before: StoredOriginalTransaction
   let holdings: HoldingChange
-  /// The entries that it appends, in order.
-  let entries: [LedgerEntry]
+  /// The items that it appends, in order.
+  let items: [LedgerItem]
   /// The account ids behind the keys that occur.
   package let names: [AccountKey: String]
   /// The orders and deliveries of the charges before the recording, by naming transaction.
@@ -279,19 +279,19 @@ package struct RecordedOriginalTransaction: Sendable {
 
   init(
     _ stored: StoredOriginalTransaction, line: OriginalTransaction, rule: OwnershipRule,
-    entries: [LedgerEntry] = [], names: [AccountKey: String]
+    items: [LedgerItem] = [], names: [AccountKey: String]
   ) {
     before = stored
     self.line = line
     self.rule = rule
-    self.entries = entries
+    self.items = items
     self.names = names
-    changes = entries.compactMap { entry in
-      if case .ownership(let change) = entry.content { change } else { nil }
+    changes = items.compactMap { item in
+      if case .ownership(let change) = item.content { change } else { nil }
     }
     let known = Dictionary(uniqueKeysWithValues: stored.rule.charges.map { ($0.id, $0.revocation) })
     revocationChanges = rule.charges.filter { (known[$0.id] ?? nil) != $0.revocation }
-    holdings = HoldingChange(from: stored, to: line, rule, by: entries)
+    holdings = HoldingChange(from: stored, to: line, rule, by: items)
     let fulfilments = rule.charges.map { ($0.id, stored.fulfilment(of: $0)) }
     orders = Dictionary(uniqueKeysWithValues: fulfilments).compactMapValues(\.orderID)
     deliveries = Dictionary(uniqueKeysWithValues: fulfilments).compactMapValues(\.deliveredAt)
@@ -309,8 +309,8 @@ package struct RecordedOriginalTransaction: Sendable {
 
   /// Whether the recording has the account's first claim of a charge.
   package func hasFirstClaim(by account: AccountKey, on charge: Charge) -> Bool {
-    let claims = entries.contains { entry in
-      guard case .action(.claim(let claim)) = entry.content else { return false }
+    let claims = items.contains { item in
+      guard case .action(.claim(let claim)) = item.content else { return false }
       return claim.account == account && charge.transactions.contains(claim.transaction)
     }
     return claims

@@ -142,7 +142,7 @@ package struct WriteBackStore: LedgerStore {
 extension RecordedOriginalTransaction {
   /// The account to which the recording moved the binding, and the charge; nil: it did not.
   fileprivate var newlyBound: (account: AccountKey, charge: Charge)? {
-    guard !entries.isEmpty, let charge = rule.charges.latestCharge,
+    guard !items.isEmpty, let charge = rule.charges.latestCharge,
       let account = line.decisions[charge.id]?.decision.owner
     else { return nil }
     let last = before.rule.charges.latestCharge.flatMap {

@@ -1,17 +1,17 @@
 /// The changes of a recording, as events for the accounts concerned: from the states before and
-/// after and, for owners, from the entries, so that known evidence publishes nothing.
+/// after and, for owners, from the items, so that known evidence publishes nothing.
 package struct OriginalTransactionEvents: Sendable {
   private let before: ObservedState
   private let after: ObservedState
-  private let entries: [LedgerEntry]
+  private let items: [LedgerItem]
 
   package init(
     before: OriginalTransaction, ruleBefore: OwnershipRule, after: OriginalTransaction,
-    rule: OwnershipRule, entries: [LedgerEntry]
+    rule: OwnershipRule, items: [LedgerItem]
   ) {
     self.before = ObservedState(line: before, rule: ruleBefore)
     self.after = ObservedState(line: after, rule: rule)
-    self.entries = entries
+    self.items = items
   }
 
   /// Events about charges, owners and revocations, then about the binding and the next renewal, in
@@ -20,9 +20,9 @@ package struct OriginalTransactionEvents: Sendable {
   /// A moved binding's current entitlements are added later: they depend on all original
   /// transactions.
   package func events(at now: Timestamp) -> [LedgerEvent] {
-    guard !entries.isEmpty else { return [] }
+    guard !items.isEmpty else { return [] }
     let items =
-      recordedCharges + entries.flatMap(ownerEvents) + revocationEvents + bindingEvents
+      recordedCharges + items.flatMap(ownerEvents) + revocationEvents + bindingEvents
       + statusEvents
       + phaseEvents + productEvents
     return items.map { kind, account, data in
@@ -61,8 +61,8 @@ package struct OriginalTransactionEvents: Sendable {
 
   // MARK: Owners
 
-  private func ownerEvents(of entry: LedgerEntry) -> [Item] {
-    guard case .ownership(let change) = entry.content else { return [] }
+  private func ownerEvents(of item: LedgerItem) -> [Item] {
+    guard case .ownership(let change) = item.content else { return [] }
     let (old, new) = (change.previousOwner, change.decision.owner)
     if change.retiresCharge {
       // The charge that its transaction reports has its own owner and events.

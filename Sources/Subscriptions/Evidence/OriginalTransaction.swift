@@ -1,11 +1,11 @@
 /// An original transaction, with those that Apple links: its history and the recorded decisions.
 ///
-/// Everything enters through `record`, which appends entries and applies them: applying the same
-/// entries again gives the same value.
+/// Everything enters through `record`, which appends items and applies them: applying the same
+/// items again gives the same value.
 ///
 /// ```swift
 /// var line = OriginalTransaction(members: [id])
-/// let (entries, rule) = line.record(evidence, actions: claims, at: now)
+/// let (items, rule) = line.record(evidence, actions: claims, at: now)
 /// ```
 package struct OriginalTransaction: Sendable {
   /// Without repetitions.
@@ -13,7 +13,7 @@ package struct OriginalTransaction: Sendable {
   package private(set) var repeated: [OriginalTransactionKey: RepeatedEvidence] = [:]
   /// By the transactions that name the charges.
   package private(set) var decisions: [Charge.ID: RecordedDecision] = [:]
-  /// The number of each member's last entry.
+  /// The number of each member's last item.
   package private(set) var heads: [OriginalTransactionKey: Int]
   /// The other original transactions with which Apple links each.
   package private(set) var links: [OriginalTransactionKey: Set<OriginalTransactionKey>] = [:]
@@ -63,7 +63,7 @@ package struct OriginalTransaction: Sendable {
     ([history.statuses.last] + repeated.values.map(\.statuses.last)).compactMap { $0?.asOf }.max()
   }
 
-  /// Sets token holders, orders, erasures and merges, which are not part of the entries.
+  /// Sets token holders, orders, erasures and merges, which are not part of the items.
   package mutating func updateContext(_ update: (inout EvidenceHistory) -> Void) {
     update(&history)
   }
@@ -72,51 +72,51 @@ package struct OriginalTransaction: Sendable {
   ///
   /// - Parameters:
   ///   - actions: In order; claims only on transactions that are recorded or in `evidence`.
-  ///   - now: The recording date, later than that of every earlier entry, because it orders the
+  ///   - now: The recording date, later than that of every earlier item, because it orders the
   ///     actions of several original transactions.
-  /// - Returns: The entries to append, and the rule whose decisions they record; nil without any.
+  /// - Returns: The items to append, and the rule whose decisions they record; nil without any.
   package mutating func record(
     _ evidence: [Evidence], actions: [OwnershipAction] = [], at now: Timestamp
-  ) -> (entries: [LedgerEntry], rule: OwnershipRule?) {
-    var entries = record(evidence, at: now)
+  ) -> (items: [LedgerItem], rule: OwnershipRule?) {
+    var items = record(evidence, at: now)
 
     for action in actions {
       if history.says(action) { continue }
-      entries.append(append(.action(action), to: action.line, at: now))
+      items.append(append(.action(action), to: action.line, at: now))
     }
-    guard !entries.isEmpty else { return ([], nil) }
+    guard !items.isEmpty else { return ([], nil) }
 
     let rule = OwnershipRule(history)
-    return (entries + recordDecisions(of: rule, actions: actions, at: now), rule)
+    return (items + recordDecisions(of: rule, actions: actions, at: now), rule)
   }
 
-  package mutating func replay(_ entry: LedgerEntry) {
-    heads[entry.line] = max(heads[entry.line] ?? 0, entry.number)
-    switch entry.content {
-    case .evidence(.transaction(let record)): history.add(record, recorded: entry.recorded)
+  package mutating func replay(_ item: LedgerItem) {
+    heads[item.line] = max(heads[item.line] ?? 0, item.number)
+    switch item.content {
+    case .evidence(.transaction(let record)): history.add(record, recorded: item.recorded)
     case .evidence(.renewalStatus(let status, _)): history.add(status)
     case .evidence(.link(let line, let previous)):
       links[line, default: []].insert(previous)
       links[previous, default: []].insert(line)
-    case .action(let action): history.add(action, recorded: entry.recorded)
-    case .ownership(let change): replay(change, at: entry.recordedAt)
+    case .action(let action): history.add(action, recorded: item.recorded)
+    case .ownership(let change): replay(change, at: item.recordedAt)
     }
   }
 
   // MARK: Parts of recording
 
   private mutating func append(
-    _ content: LedgerEntry.Content, to line: OriginalTransactionKey, at now: Timestamp
-  ) -> LedgerEntry {
-    let entry = LedgerEntry(
+    _ content: LedgerItem.Content, to line: OriginalTransactionKey, at now: Timestamp
+  ) -> LedgerItem {
+    let item = LedgerItem(
       line: line, number: (heads[line] ?? 0) + 1, recordedAt: now, content: content)
-    replay(entry)
-    return entry
+    replay(item)
+    return item
   }
 
   /// Appends new evidence, and then the repetitions to which it gives a meaning.
-  private mutating func record(_ evidence: [Evidence], at now: Timestamp) -> [LedgerEntry] {
-    var entries: [LedgerEntry] = []
+  private mutating func record(_ evidence: [Evidence], at now: Timestamp) -> [LedgerItem] {
+    var items: [LedgerItem] = []
     var known = history.adding(repeated)
     let positions = history.positionsInLines
     for item in evidence {
@@ -137,7 +137,7 @@ package struct OriginalTransaction: Sendable {
           if var recorded = history[record.key] {
             recorded.merge(record)
             if !recorded.statesTheSame(as: merged) {
-              entries += appendAnswers(about: [record.key], at: now)
+              items += appendAnswers(about: [record.key], at: now)
             }
           }
         }
@@ -145,14 +145,14 @@ package struct OriginalTransaction: Sendable {
         if links[line]?.contains(previous) == true { continue }
       case .renewalStatus: continue
       }
-      let entry = append(.evidence(item), to: item.line, at: now)
-      if case .transaction(let record) = item { known.add(record, recorded: entry.recorded) }
-      entries.append(entry)
+      let appended = append(.evidence(item), to: item.line, at: now)
+      if case .transaction(let record) = item { known.add(record, recorded: appended.recorded) }
+      items.append(appended)
     }
 
     let hasRepetitions = repeated.contains { !$0.value.isEmpty }
     let hasStatuses = evidence.contains { if case .renewalStatus = $0 { true } else { false } }
-    guard hasRepetitions || hasStatuses else { return entries }
+    guard hasRepetitions || hasStatuses else { return items }
     var charges = Charge.charges(in: history)
     for case .renewalStatus(let status, let line) in evidence where known.add(status) {
       let isFull = repeated[line]?.statuses.count == RepeatedEvidence.mostStatuses
@@ -160,45 +160,45 @@ package struct OriginalTransaction: Sendable {
       if !isFull, history.isRepeated(status, among: charges) {
         repeated[line, default: RepeatedEvidence()].add(status)
       } else {
-        entries.append(append(.evidence(.renewalStatus(status, line: line)), to: line, at: now))
+        items.append(append(.evidence(.renewalStatus(status, line: line)), to: line, at: now))
       }
     }
     // Dates of one transaction also count against those of others that report the same charge.
     if charges.contains(where: { !$0.aliases.isEmpty }) {
       let repeatedCharges = Charge.charges(in: history.adding(repeated))
       if charges != repeatedCharges {
-        entries += appendAnswers(about: Set(history.transactions.map(\.key)), at: now)
+        items += appendAnswers(about: Set(history.transactions.map(\.key)), at: now)
         charges = repeatedCharges
       }
     }
     for (line, statuses) in repeated.mapValues(\.statuses).sorted(by: { $0.key < $1.key }) {
       for status in statuses where !history.isRepeated(status, among: charges) {
         repeated[line]?.statuses.removeAll { $0 == status }
-        entries.append(append(.evidence(.renewalStatus(status, line: line)), to: line, at: now))
+        items.append(append(.evidence(.renewalStatus(status, line: line)), to: line, at: now))
       }
     }
-    return entries
+    return items
   }
 
   private mutating func appendAnswers(about keys: Set<TransactionKey>, at now: Timestamp)
-    -> [LedgerEntry]
+    -> [LedgerItem]
   {
-    var entries: [LedgerEntry] = []
+    var items: [LedgerItem] = []
     for (line, answers) in repeated.sorted(by: { $0.key < $1.key }) {
       for (position, transaction) in history.transactions(of: line).enumerated()
       where keys.contains(transaction.key) {
         repeated[line]?.removeAnswers(about: position)
         for record in answers.records(of: transaction, at: position) {
-          entries.append(append(.evidence(.transaction(record)), to: line, at: now))
+          items.append(append(.evidence(.transaction(record)), to: line, at: now))
         }
       }
     }
-    return entries
+    return items
   }
 
   private mutating func recordDecisions(
     of rule: OwnershipRule, actions: [OwnershipAction], at now: Timestamp
-  ) -> [LedgerEntry] {
+  ) -> [LedgerItem] {
     let placed = Set(
       actions.compactMap {
         if case .ownerOverride(let ownerOverride) = $0 { ownerOverride.transaction } else { nil }

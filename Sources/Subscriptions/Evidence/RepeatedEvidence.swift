@@ -1,6 +1,6 @@
 /// Apple's answers about one original transaction that only repeat recorded facts.
 ///
-/// Without entries, they are not read by the rule until other evidence gives one a meaning, such as
+/// Without items, they are not read by the rule until other evidence gives one a meaning, such as
 /// a contradicting answer of an earlier date: so every order of arrival gives the same decisions.
 package struct RepeatedEvidence: Hashable, Sendable {
   struct Form: Hashable, Codable, Sendable {
@@ -14,7 +14,7 @@ package struct RepeatedEvidence: Hashable, Sendable {
   /// By date.
   package internal(set) var statuses: [RenewalStatus] = []
 
-  /// Limits the size of the stored row: after so many, the next gets an entry, and these go.
+  /// Limits the size of the stored row: after so many, the next gets an item, and these go.
   static let mostStatuses = 50
 
   package init() {}
@@ -81,7 +81,7 @@ extension StoreTransaction {
 }
 
 extension EvidenceHistory {
-  /// The history with the repetitions, as if every answer had its entry.
+  /// The history with the repetitions, as if every answer had its item.
   package func adding(_ repeated: [OriginalTransactionKey: RepeatedEvidence]) -> EvidenceHistory {
     guard repeated.contains(where: { !$0.value.isEmpty }) else { return self }
     var copy = self

@@ -173,7 +173,7 @@ package struct StoreTransaction: Hashable, Sendable {
   }
 }
 
-/// The moment of recording, and the entry's number in its original transaction.
+/// The moment of recording, and the item's number in its original transaction.
 package struct RecordingOrder: Hashable, Comparable, Codable, Sendable {
   package var at: Timestamp
   package var number: Int

@@ -350,31 +350,31 @@ struct AccountPageTests {
       let ties = try await api.ledger.accounts.ties(of: account.key)
       let all = try await api.ledger.accounts.history(of: ties, before: nil, limit: 100)
       #expect(all.lookedBackTo == nil)
-      #expect(all.entries.map(\.entry.content.kind) == [.claim, .claim])
+      #expect(all.items.map(\.item.content.kind) == [.claim, .claim])
       // Reading two entries at a time finds the same entries.
-      var (place, found, rounds): (HistoryPosition?, [LedgerEntry], Int) = (nil, [], 0)
+      var (place, found, rounds): (HistoryPosition?, [LedgerItem], Int) = (nil, [], 0)
       repeat {
         let part = try await api.ledger.accounts.history(
           of: ties, before: place, limit: 100, batches: 1, of: 2)
-        found += part.entries.map(\.entry)
+        found += part.items.map(\.item)
         place = part.lookedBackTo
         rounds += 1
       } while place != nil
-      #expect(found == all.entries.map(\.entry))
+      #expect(found == all.items.map(\.item))
       #expect(rounds > 5)
       let first = try await api.ledger.accounts.history(of: ties, before: nil, limit: 1, of: 2)
-      #expect(first.entries.map(\.entry) == Array(found.prefix(1)))
+      #expect(first.items.map(\.item) == Array(found.prefix(1)))
       #expect(first.lookedBackTo == nil)
       // A page may end within the items of one entry.
       let anna = try await api.ledger.accounts.ties(
         of: try #require(try await api.ledger.accounts.account("anna")).key)
       let whole = try await api.ledger.accounts.history(of: anna, before: nil, limit: 100)
-        .entries.map(\.entry)
+        .items.map(\.item)
       #expect(Set(whole.map(\.recordedAt)).count < whole.count)
       for (index, item) in whole.enumerated() {
         let rest = try await api.ledger.accounts.history(
           of: anna, before: HistoryPosition(item), limit: 100)
-        #expect(rest.entries.map(\.entry) == Array(whole[(index + 1)...]))
+        #expect(rest.items.map(\.item) == Array(whole[(index + 1)...]))
       }
     }
   }

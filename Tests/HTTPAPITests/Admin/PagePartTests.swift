@@ -60,7 +60,7 @@ struct PagePartTests {
         "/admin/accounts/anna?history_after=",
         try text(
           AccountHistoryRows.Cursor(
-            entry: HistoryPosition(recordedAt: at, line: charge.line, number: 1)))
+            item: HistoryPosition(recordedAt: at, line: charge.line, number: 1)))
       ),
     ]
     try await TestAPI.run { api in

@@ -75,7 +75,7 @@ struct ImportTests {
         [owner("anna")], from: "owners.csv", terms: .shop, at: day(41))
       let history = try await ledger.ownership.history(of: originalKey)
       #expect(history.map(\.source) == [EntrySource(.import, id: "owners.csv")])
-      #expect(history.map(\.entry.content.kind) == [.ownerOverride])
+      #expect(history.map(\.item.content.kind) == [.ownerOverride])
     }
   }
 

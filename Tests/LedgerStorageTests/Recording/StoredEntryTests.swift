@@ -10,12 +10,12 @@ struct StoredEntryTests {
 
   @Test("a recording is one entry, or several if it is long", arguments: [1, 2, 100, 400])
   func chain(count: Int) throws {
-    let items = (1...count).map { number -> LedgerEntry in
-      let content: LedgerEntry.Content =
+    let items = (1...count).map { number -> LedgerItem in
+      let content: LedgerItem.Content =
         number.isMultiple(of: 2)
         ? .action(.claim(Claim(account: Self.claimant, transaction: key("1"), receivedAt: day(1))))
         : .evidence(charge(TransactionID("\(number)"), on: Double(number)))
-      return LedgerEntry(
+      return LedgerItem(
         line: originalKey, number: 7 + number, recordedAt: day(2), content: content)
     }
     let before = Array(SHA256.hash(data: [1]))
@@ -24,7 +24,7 @@ struct StoredEntryTests {
     #expect((entries.count > 1) == (count == 400))
     #expect(entries.allSatisfy { $0.body.utf8.count < 100_000 })
     #expect(entries.last?.number == 7 + count)
-    #expect(try entries.flatMap { try $0.items().map(\.entry) } == items)
+    #expect(try entries.flatMap { try $0.items().map(\.item) } == items)
     var hash = before
     for entry in entries {
       #expect(entry.hash == SHA256.chained(entry.fields, after: hash))
@@ -39,7 +39,7 @@ struct StoredEntryTests {
       "[{\"link\":{\"previous\":1},\"claim\":{}}]",
     ])
   func unreadable(body: String) throws {
-    let item = LedgerEntry(
+    let item = LedgerItem(
       line: originalKey, number: 1, recordedAt: day(0), content: .evidence(charge("1", on: 0)))
     var entry = try StoredEntry.chain(
       [item], source: EntrySource(.poll, id: nil), at: day(0), after: nil)[0]

@@ -522,8 +522,8 @@ extension Ledger {
   /// Charges that turned out to be duplicates of others.
   fileprivate var retired: Set<Charge.ID> {
     Set(
-      entries.compactMap { entry in
-        if case .ownership(let change) = entry.content, change.retiresCharge {
+      items.compactMap { item in
+        if case .ownership(let change) = item.content, change.retiresCharge {
           change.charge
         } else {
           nil

@@ -97,7 +97,7 @@ struct InvariantTests {
       if replayed.history.statuses != line.history.statuses { return "other statuses" }
       if replayed.history.actions != line.history.actions { return "other acts" }
       for line in history.members {
-        let numbers = ledger.entries.filter { $0.line == line }.map(\.number)
+        let numbers = ledger.items.filter { $0.line == line }.map(\.number)
         if numbers != Array(1..<(numbers.count + 1)) { return "gaps in \(numbers)" }
       }
       return nil

@@ -2,7 +2,7 @@ import Foundation
 import Subscriptions
 import Testing
 
-/// The entries that a line appends when it records.
+/// The items that a line appends when it records.
 struct OriginalTransactionTests {
   static let first = charge("1", from: day(0), to: day(30), item: "w1")
   static let second = charge("2", from: day(30), to: day(60), item: "w2")
@@ -14,17 +14,17 @@ struct OriginalTransactionTests {
     return record
   }
 
-  private func kinds(_ entries: [LedgerEntry]) -> [LedgerEntry.Kind] { entries.map(\.content.kind) }
+  private func kinds(_ items: [LedgerItem]) -> [LedgerItem.Kind] { items.map(\.content.kind) }
 
   @Test func entriesRecordEvidenceAndThenDecisions() {
     var ledger = Ledger()
-    let entries = ledger.record([
+    let items = ledger.record([
       .evidence(.transaction(Self.first)), .evidence(.renewalStatus(on(day(1)), line: mainKey)),
       claimItem(key("1"), by: a, receivedAt: day(1)),
     ])
-    #expect(kinds(entries) == [.transaction, .renewalStatus, .claim, .claimed])
-    #expect(entries.map(\.number) == [1, 2, 3, 4])
-    #expect(entries.map(\.content.evidenceDate) == [day(0), day(1), nil, nil])
+    #expect(kinds(items) == [.transaction, .renewalStatus, .claim, .claimed])
+    #expect(items.map(\.number) == [1, 2, 3, 4])
+    #expect(items.map(\.content.evidenceDate) == [day(0), day(1), nil, nil])
     #expect(kinds(ledger.receive(Self.second)) == [.transaction, .decided])
     #expect(kinds(ledger.place(key("2"), with: b, from: day(31))) == [.ownerOverride, .placed])
     #expect(ledger.line.heads == [mainKey: 8])
@@ -50,9 +50,9 @@ struct OriginalTransactionTests {
     ledger.receive(Self.again(Self.first, 40), Self.again(Self.second, 40))
     var refunded = Self.again(Self.first, 35)
     refunded.revocation = .revoked(at: day(34), reason: nil)
-    let entries = ledger.receive(refunded)
-    #expect(kinds(entries) == [.transaction, .transaction])
-    #expect(entries.map(\.content.evidenceDate) == [day(40), day(35)])
+    let items = ledger.receive(refunded)
+    #expect(kinds(items) == [.transaction, .transaction])
+    #expect(items.map(\.content.evidenceDate) == [day(40), day(35)])
     #expect(ledger.charge("1")?.revocation == nil)
   }
 
@@ -62,16 +62,16 @@ struct OriginalTransactionTests {
     #expect(kinds(ledger.receive([off(day(10))])) == [.renewalStatus])
     #expect(ledger.receive([off(day(12)), off(day(14))]) == [])
     // Only the first after the charge: the second repeats it.
-    let entries = ledger.receive(charge("2", from: day(11), to: day(41), item: "w2"))
-    #expect(kinds(entries).filter { $0 == .renewalStatus }.count == 1)
+    let items = ledger.receive(charge("2", from: day(11), to: day(41), item: "w2"))
+    #expect(kinds(items).filter { $0 == .renewalStatus }.count == 1)
     #expect(ledger.line.history.statuses == [off(day(10)), off(day(12))])
   }
 
   @Test func aLongRunOfRepeatedStatusesHasAnEntryNowAndThen() {
     var ledger = Ledger()
     ledger.receive(charge("1", from: day(0), to: day(365)))
-    let entries = (1...200).flatMap { ledger.receive([on(day(Double($0)))]) }
-    #expect(entries.count == 4)
+    let items = (1...200).flatMap { ledger.receive([on(day(Double($0)))]) }
+    #expect(items.count == 4)
     #expect(ledger.line.repeated[mainKey]?.statuses.count == 46)
   }
 
@@ -87,8 +87,8 @@ struct OriginalTransactionTests {
   @Test func anAnswerThatRepeatsAPartHasNoEntry() {
     var ledger = Ledger()
     ledger.receive(Self.first, Self.second, charge("3", from: day(60), to: day(90), item: "w3"))
-    let entries = ledger.receive(Self.again(Self.first, 70), Self.again(Self.second, 70))
-    #expect(entries == [])
+    let items = ledger.receive(Self.again(Self.first, 70), Self.again(Self.second, 70))
+    #expect(items == [])
   }
 
   @Test func anAnswerWithoutTheKnownTokenConfirmsNoToken() {
@@ -151,7 +151,7 @@ struct OriginalTransactionTests {
       heads: ledger.line.heads,
       links: ledger.line.links)
     var reread = stored
-    #expect(reread.record([.link(line: otherKey, previous: mainKey)], at: day(9)).entries == [])
+    #expect(reread.record([.link(line: otherKey, previous: mainKey)], at: day(9)).items == [])
   }
 
   @Test func linkedOriginalTransactionsAreOneByDate() {
@@ -227,8 +227,8 @@ struct OriginalTransactionTests {
       var ledger = history.ledger
       ledger.record([.evidence(.link(line: otherKey, previous: mainKey))])
       for item in rearranged(history.items, using: &generator) { ledger.record([item]) }
-      let data = try JSONEncoder().encode(ledger.entries)
-      #expect(try JSONDecoder().decode([LedgerEntry].self, from: data) == ledger.entries)
+      let data = try JSONEncoder().encode(ledger.items)
+      #expect(try JSONDecoder().decode([LedgerItem].self, from: data) == ledger.items)
     }
   }
 }

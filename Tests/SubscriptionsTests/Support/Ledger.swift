@@ -10,7 +10,7 @@ enum Item: Hashable, Sendable {
 /// A line with everything that its ledger appended, for the stories of tests.
 struct Ledger {
   private(set) var line: OriginalTransaction
-  private(set) var entries: [LedgerEntry] = []
+  private(set) var items: [LedgerItem] = []
   private(set) var now: Timestamp
 
   /// - Parameters:
@@ -28,29 +28,29 @@ struct Ledger {
   }
 
   @discardableResult
-  mutating func record(_ items: [Item], at moment: Timestamp? = nil) -> [LedgerEntry] {
+  mutating func record(_ facts: [Item], at moment: Timestamp? = nil) -> [LedgerItem] {
     now = max(now + ms, moment ?? now)
     var (evidence, actions): ([Evidence], [OwnershipAction]) = ([], [])
-    for item in items {
-      switch item {
+    for fact in facts {
+      switch fact {
       case .evidence(let item): evidence.append(item)
       case .actions(let several): actions += several
       }
     }
-    let new = line.record(evidence, actions: actions, at: now).entries
-    entries += new
+    let new = line.record(evidence, actions: actions, at: now).items
+    items += new
     return new
   }
 
   @discardableResult
   mutating func receive(_ records: TransactionRecord..., at moment: Timestamp? = nil)
-    -> [LedgerEntry]
+    -> [LedgerItem]
   {
     record(records.map { .evidence(.transaction($0)) }, at: moment)
   }
 
   @discardableResult
-  mutating func receive(_ statuses: [RenewalStatus], at moment: Timestamp? = nil) -> [LedgerEntry] {
+  mutating func receive(_ statuses: [RenewalStatus], at moment: Timestamp? = nil) -> [LedgerItem] {
     record(statuses.map { .evidence(.renewalStatus($0, line: mainKey)) }, at: moment)
   }
 
@@ -58,7 +58,7 @@ struct Ledger {
   @discardableResult
   mutating func claim(
     _ transaction: TransactionKey, by account: AccountKey, receivedAt: Timestamp? = nil
-  ) -> [LedgerEntry] {
+  ) -> [LedgerItem] {
     let anHourLater = (line.history[transaction]?.chargedAt ?? now) + .hours(1)
     return record([claimItem(transaction, by: account, receivedAt: receivedAt ?? anHourLater)])
   }
@@ -70,7 +70,7 @@ struct Ledger {
   /// Merges an account into another, as an administrator does: all of it that the account owns is
   /// placed with the other one.
   @discardableResult
-  mutating func merge(_ account: AccountKey, into other: AccountKey) -> [LedgerEntry] {
+  mutating func merge(_ account: AccountKey, into other: AccountKey) -> [LedgerItem] {
     let owned = line.decisions.filter { $0.value.decision.owner == account }.keys.sorted()
     let dates = rule.charges.map { $0.date + ms }
     // Nothing has arrived yet that will only arrive: a claim's date can be ahead of the clock here.
@@ -90,14 +90,14 @@ struct Ledger {
   @discardableResult
   mutating func place(
     _ transaction: TransactionKey, with account: AccountKey?, from moment: Timestamp
-  ) -> [LedgerEntry] {
+  ) -> [LedgerItem] {
     record([overrideItem(transaction, with: account, from: moment)])
   }
 
   @discardableResult
   mutating func `import`(
     _ line: OriginalTransactionKey = mainKey, for account: AccountKey, boughtUntil: Timestamp
-  ) -> [LedgerEntry] {
+  ) -> [LedgerItem] {
     record([importItem(line, for: account, boughtUntil: boughtUntil)])
   }
 
@@ -117,11 +117,11 @@ struct Ledger {
 
   func owner(_ id: TransactionID) -> AccountKey? { decision(id)?.owner }
 
-  /// The last entry that decided on a charge.
+  /// The last item that decided on a charge.
   func lastAction(_ id: TransactionID) -> OwnershipChange.Action? {
     let charge = charge(id)?.id
-    return entries.compactMap { entry in
-      if case .ownership(let change) = entry.content, change.charge == charge {
+    return items.compactMap { item in
+      if case .ownership(let change) = item.content, change.charge == charge {
         change.action
       } else {
         nil
@@ -150,7 +150,7 @@ struct Ledger {
     entitlements(of: account, at: moment).first { $0.name == "premium" }
   }
 
-  /// The original transaction, replayed from the entries in the order of an audit.
+  /// The original transaction, replayed from the items in the order of an audit.
   var replayed: OriginalTransaction {
     var replayed = OriginalTransaction(members: line.heads.keys)
     replayed.updateContext {
@@ -159,10 +159,10 @@ struct Ledger {
       $0.erasures = line.history.erasures
       $0.merges = line.history.merges
     }
-    let ordered = entries.sorted {
+    let ordered = items.sorted {
       ($0.recordedAt, $0.line, $0.number) < ($1.recordedAt, $1.line, $1.number)
     }
-    for entry in ordered { replayed.replay(entry) }
+    for item in ordered { replayed.replay(item) }
     return replayed
   }
 }

@@ -4,11 +4,11 @@ import Subscriptions
 extension Ledger {
   /// The events of a step of a story.
   mutating func published(_ step: (inout Ledger) -> Void) -> [LedgerEvent] {
-    let (before, ruleBefore, count) = (line, rule, entries.count)
+    let (before, ruleBefore, count) = (line, rule, items.count)
     step(&self)
     return OriginalTransactionEvents(
       before: before, ruleBefore: ruleBefore, after: line, rule: rule,
-      entries: Array(entries.dropFirst(count))
+      items: Array(items.dropFirst(count))
     ).events(at: now)
   }
 }

@@ -1,5 +1,6 @@
-/// Something learned or decided, appended and never changed; the holdings are a pure function of it.
-package struct LedgerEntry: Hashable, Codable, Sendable {
+/// Something learned or decided, appended as part of a ledger entry and never changed; the holdings are
+/// a pure function of it.
+package struct LedgerItem: Hashable, Codable, Sendable {
   package var line: OriginalTransactionKey
   /// From 1, without gaps, in each original transaction.
   package var number: Int

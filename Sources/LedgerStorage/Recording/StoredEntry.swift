@@ -33,14 +33,14 @@ struct StoredEntry: Hashable, Sendable {
   }
 
   /// Decodes the items; throws ``LedgerError/unreadableEntry`` if this version can't read them.
-  func items() throws -> [HistoryEntry] {
+  func items() throws -> [HistoryItem] {
     guard format == Self.currentFormat,
       let stored = try? JSONDecoder().decode([StoredItem].self, from: Data(body.utf8))
     else { throw LedgerError.unreadableEntry(line: line, number: number) }
     return stored.enumerated().map { index, item in
       let number = number - stored.count + 1 + index
       return (
-        LedgerEntry(
+        LedgerItem(
           line: line, number: number, recordedAt: recordedAt, content: item.content(line)), source
       )
     }
@@ -74,7 +74,7 @@ extension SHA256 {
 extension StoredEntry {
   /// Encodes the items of one recording, chained to the entry before; usually as one entry.
   static func chain(
-    _ items: [LedgerEntry], source: EntrySource, at storedAt: Timestamp, after previous: [UInt8]?
+    _ items: [LedgerItem], source: EntrySource, at storedAt: Timestamp, after previous: [UInt8]?
   ) throws -> [StoredEntry] {
     var entries: [StoredEntry] = []
     for item in items {
@@ -106,11 +106,11 @@ extension OriginalTransactionRows.Head {
   }
 }
 
-extension LedgerEntry.Kind: CodingKey {}
+extension LedgerItem.Kind: CodingKey {}
 
 private struct Link: Codable { var previous: OriginalTransactionKey }
 
-extension LedgerEntry.Content {
+extension LedgerItem.Content {
   /// An object with one member, which is named after the kind.
   fileprivate func encoded() throws -> String {
     let encoder = JSONEncoder()
@@ -129,13 +129,13 @@ extension LedgerEntry.Content {
   }
 }
 
-/// An item as ``LedgerEntry/Content/encoded()`` writes it.
+/// An item as ``LedgerItem/Content/encoded()`` writes it.
 private struct StoredItem: Decodable {
   /// The content, of an original transaction.
-  let content: (OriginalTransactionKey) -> LedgerEntry.Content
+  let content: (OriginalTransactionKey) -> LedgerItem.Content
 
   init(from decoder: any Decoder) throws {
-    let object = try decoder.container(keyedBy: LedgerEntry.Kind.self)
+    let object = try decoder.container(keyedBy: LedgerItem.Kind.self)
     guard let kind = object.allKeys.first, object.allKeys.count == 1 else {
       throw DecodingFault.unknownValue
     }
