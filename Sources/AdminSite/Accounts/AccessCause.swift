@@ -16,6 +16,14 @@ struct AccessCauses: Sendable {
   struct Cause: Sendable {
     var sentence: String
     var counterpart: String?
+
+    /// The sentence with a link to the account.
+    var pieces: [TextPiece] {
+      counterpart.flatMap { name in
+        ["belongs to \(name)", "moved to \(name)", "merged into “\(name)”"].lazy
+          .compactMap { sentence.linking(.account(name), in: $0) }.first
+      } ?? [(sentence, nil)]
+    }
   }
 
   /// - Parameter lost: The charges that the account has lost, latest loss first.
@@ -141,23 +149,24 @@ struct AccessCauses: Sendable {
   private func expiry(
     of charge: Charge, in original: RecordedOriginalTransaction, ending entitlement: Entitlement
   ) -> Cause {
-    let expired = entitlement.inWords
+    // As it was at the end: a refund and the end of billing retry switch auto-renew off, too.
+    let statement = original.rule.position(of: charge.id).flatMap {
+      original.rule.course.autoRenewStatement(after: $0, before: charge.end)
+    }
+    let offSince =
+      charge.isSubscription && entitlement.endedBecause != .billing
+        && statement?.autoRenews == false ? statement?.since : nil
+    let expired =
+      offSince.map {
+        "\(entitlement.inWords.dropLast()): auto-renew was off since \($0.dayName)."
+      } ?? entitlement.inWords
     func following(_ id: Charge.ID) -> (charge: Charge, decision: Decision)? {
       original.rule.charges.lazy.compactMap { other in
         original.line.decisions[other.id].map { (charge: other, decision: $0.decision) }
       }.first { $0.decision.renewal.previous == id }
     }
     let next = following(charge.id)
-    guard var next else {
-      // As it was at the end: a refund and the end of billing retry switch auto-renew off, too.
-      let statement = original.rule.position(of: charge.id).flatMap {
-        original.rule.course.autoRenewStatement(after: $0, before: charge.end)
-      }
-      let wasOff = charge.isSubscription && statement?.autoRenews == false
-      return Cause(
-        sentence: entitlement.endedBecause == .expired && wasOff
-          ? "\(expired.dropLast()): auto-renew was off." : expired)
-    }
+    guard var next else { return Cause(sentence: expired) }
     let name = next.decision.isAutomaticRenewal(next.charge.kind) ? "renewal" : "purchase"
     let subject = "\(expired) The \(name) of \(next.charge.date.dayName)"
     guard let owner = next.decision.owner else {
@@ -172,8 +181,13 @@ struct AccessCauses: Sendable {
     }
     guard owner != account.key else { return Cause(sentence: expired) }
     let who = ownership(next.decision, in: original)
+    // The first sentence has said that the paid period had ended, or that auto-renew was off.
+    let isSaid =
+      next.decision.renewal.reason == .boughtAfterPeriodEnd
+      || offSince != nil && next.decision.renewal.reason == .autoRenewOff
+    let why = isSaid ? nil : who.why
     return Cause(
-      sentence: "\(subject) belongs to \(who.owner)\(who.why.map { ": \($0)" } ?? "").",
+      sentence: "\(subject) belongs to \(who.owner)\(why.map { ": \($0)" } ?? "").",
       counterpart: who.name)
   }
 
@@ -251,7 +265,8 @@ struct EntitlementCharges: Sendable {
 
   /// The state, and why one ended; what no account owns has not moved.
   func badge(of entitlement: Entitlement) -> Badge {
-    guard entitlement.endedBecause == .moved, let found = charge(behind: entitlement),
+    guard entitlement.state == .revoked, entitlement.endedBecause == .moved,
+      let found = charge(behind: entitlement),
       found.recorded.decision.owner == nil
     else { return Badge(entitlement) }
     return Badge(text: "Released", tone: Tone.warning)
@@ -294,13 +309,15 @@ extension Entitlement {
       return "\(product) could not be charged\(on(expiresAt)); access continues while Apple "
         + "retries."
     case .inBillingRetry:
-      return "\(product) could not be charged\(on(expiresAt)); access is suspended while Apple "
-        + "retries."
+      let since = endedAt == expiresAt ? "then" : endedAt?.dayName ?? "then"
+      return
+        "\(product) could not be charged\(on(expiresAt)); access has been suspended since \(since) "
+        + "while Apple retries."
     case .revoked where endedBecause == .moved:
       return
         "\(product) has belonged to another account\(endedAt.map { " since \($0.dayName)" } ?? "")."
     case .revoked where endedBecause == .familySharingEnded:
-      return "Family Sharing ended\(on(endedAt))."
+      return "Family Sharing\(productID.map { " of \($0)" } ?? "") ended\(on(endedAt))."
     case .revoked: return "Refunded by Apple\(on(endedAt))."
     case .expired where endedBecause == .billing:
       let end = endedAt == expiresAt ? "access" : "the grace period"

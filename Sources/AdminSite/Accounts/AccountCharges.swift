@@ -26,6 +26,13 @@ struct AccountCharges: Sendable {
     var isLatest: Bool
     /// The administrator action that assigned or released it.
     var action: AdministratorAction?
+
+    /// Whether its paid period lasts.
+    func isActive(at now: Timestamp) -> Bool {
+      let charge = report.charge
+      let ends = [charge.revocation?.at, charge.supersededAt, end].compactMap(\.self)
+      return end != nil && ends.allSatisfy { $0 > now }
+    }
   }
 
   let ties: RelatedAccounts
@@ -39,16 +46,19 @@ struct AccountCharges: Sendable {
   private let lanes: [OriginalTransactionKey]
   private let laneCount: Int
   private let shown: [Charge.ID: Shown]
+  /// The present state of subscriptions whose latest charge the account owns, latest first.
+  let current: [Entitlement]
   /// The grace periods and billing retries after the account's charges.
   private let troubles: [OriginalTransactionKey: [TimelineLayout.Span]]
 
   private static let mostLanes = 12
   private static let mostRefunds = 3
+  private static let mostTransfers = 3
 
   /// Reads the requested page of each list.
   init(
     of account: Account, part: (_ prefix: String) throws -> PagePart, in ledger: Ledger,
-    _ catalogue: Catalogue
+    _ catalogue: Catalogue, at now: Timestamp
   ) async throws {
     self.account = account
     let parts = try (owned: part(""), claimed: part("claimed_"), unclaimed: part("unclaimed_"))
@@ -69,6 +79,12 @@ struct AccountCharges: Sendable {
       + owned.all.filter { lanes.contains($0.id.line) }
     let originals = try await ledger.ownership.originals(of: Set(wanted.map(\.id.line)))
     shown = try await Self.read(wanted.map(\.id), in: originals, ledger, catalogue)
+    current = lanes.compactMap { line in
+      guard let original = originals[line], let latest = original.rule.charges.latestCharge,
+        latest.isSubscription, original.line.decisions[latest.id]?.decision.owner == account.key
+      else { return nil }
+      return original.current(in: catalogue, at: now)
+    }
     troubles = Dictionary(
       uniqueKeysWithValues: lanes.map { line in
         let spans = originals[line].map { original in
@@ -165,14 +181,45 @@ struct AccountCharges: Sendable {
     )
   }
 
-  /// The form that transfers the latest subscription whose renewals the account gets or, without one,
-  /// that assigns an unclaimed one.
-  var transferLink: PageLink? {
-    (owned.all + unclaimed.all).lazy.compactMap { shown[$0.id] }.first(where: \.isLatest).map {
-      PageLink(
-        label: $0.report.transferTitle(isLatest: true) + "…",
-        href: $0.report.charge.id.href(form: "transfer"))
+  /// The forms that transfer the active subscriptions whose renewals the account gets or, without
+  /// one, the latest; or that assigns an unclaimed one.
+  func transferLinks(at now: Timestamp) -> [PageLink] {
+    let latest = (owned.all + unclaimed.all).compactMap { shown[$0.id] }.filter(\.isLatest)
+    let active = latest.filter { $0.isActive(at: now) && $0.report.ownerAccountID != nil }
+    return (active.isEmpty ? latest.prefix(1) : active.prefix(Self.mostTransfers)).map { shown in
+      let charge = shown.report.charge
+      let verb = shown.report.ownerAccountID == nil ? "Assign" : "Transfer"
+      return PageLink(label: "\(verb) \(charge.productID)…", href: charge.id.href(form: "transfer"))
     }
+  }
+
+  /// The latest charge of each unclaimed subscription whose paid period lasts.
+  func unclaimedInWords(at now: Timestamp, besides line: OriginalTransactionKey?) -> [String] {
+    unclaimed.shown.compactMap { charge in
+      guard charge.id.line != line, let shown = shown[charge.id], shown.isLatest,
+        shown.isActive(at: now)
+      else { return nil }
+      let end = shown.end.map { " (paid through \($0.dayName))" } ?? ""
+      return "\(shown.report.charge.productID), charged \(charge.chargedAt.dayName), is unclaimed"
+        + "\(end)."
+    }
+  }
+
+  /// That all charges are of consumables; nil if they are not, or if there are none.
+  var consumablesInWords: String? {
+    let charges = owned.all.compactMap { shown[$0.id]?.report }
+    guard let latest = charges.first, charges.count == owned.all.count,
+      charges.allSatisfy({ $0.productType == .consumable })
+    else { return nil }
+    let (number, day) = (charges.count, latest.charge.date.dayName)
+    let product = latest.charge.productID
+    guard charges.allSatisfy({ $0.charge.productID == product }) else {
+      return "Bought \(Count.text(number, "consumable")) (latest: \(product), \(day)); they grant "
+        + "no entitlement."
+    }
+    return
+      "Bought \(product) \(number == 1 ? "once (\(day))" : "\(number) times (latest: \(day))"); "
+      + "it grants no entitlement."
   }
 
   /// The refunded charges of the account; none while not all charges are loaded.
@@ -193,11 +240,17 @@ struct AccountCharges: Sendable {
 
   /// The refunds of owned charges as a sentence, latest first; nil without one.
   ///
-  /// - Parameter isLatestSaid: Whether another sentence has the latest.
-  func refundsInWords(isLatestSaid: Bool) -> String? {
-    let refunds = refunds.latestFirst { $0.at }
-    guard let (charge, at) = refunds.first, !isLatestSaid || refunds.count > 1 else { return nil }
-    guard refunds.count > 1 else {
+  /// - Parameter said: What other sentences say of refunds.
+  func refundsInWords(besides said: [Entitlement]) -> String? {
+    let all = refunds.latestFirst { $0.at }
+    let refunds = all.filter { refund in
+      !said.contains {
+        $0.line == refund.charge.id.line
+          && $0.transactionID == refund.charge.id.transactionID
+      }
+    }
+    guard let (charge, at) = refunds.first else { return nil }
+    guard all.count > 1 else {
       return "\(charge.productID), charged \(charge.date.dayName), was refunded on \(at.dayName)."
     }
     let rest = refunds.count - Self.mostRefunds
@@ -205,12 +258,15 @@ struct AccountCharges: Sendable {
       refunds.prefix(Self.mostRefunds).map {
         "\($0.charge.productID) of \($0.charge.date.dayName) on \($0.at.dayName)"
       } + (rest > 0 ? ["\(rest) earlier"] : [])
-    return "\(Count.text(refunds.count, "charge")) were refunded: \(named.joined(separator: "; "))."
+    let lead =
+      refunds.count < all.count
+      ? "Also refunded" : "\(Count.text(refunds.count, "charge")) were refunded"
+    return "\(lead): \(named.joined(separator: "; "))."
   }
 
   /// The account that owns the latest charge that was submitted here, why it does, and how many there
   /// are; nil without one.
-  var claimInWords: (sentence: String, owner: String)? {
+  var claimInWords: AccessCauses.Cause? {
     guard let report = claimed.all.first.flatMap({ shown[$0.id]?.report }),
       let owner = report.ownerAccountID
     else { return nil }
@@ -221,7 +277,8 @@ struct AccountCharges: Sendable {
       number == 1
       ? "\(name) was submitted here, but"
       : "\(number) charges were submitted here that others own; the latest, \(name),"
-    return ("\(subject) belongs to \(owner)\(why).", owner)
+    return AccessCauses.Cause(
+      sentence: "\(subject) belongs to \(owner)\(why).", counterpart: owner)
   }
 
   /// The charge that fulfils an order, or nil if the account does not own it.
@@ -229,7 +286,8 @@ struct AccountCharges: Sendable {
     owned.all.first { $0.orderID == order }
   }
 
-  /// One lane per original transaction, latest first, and one of grants; nil without any.
+  /// One lane per original transaction, latest first, and per entitlement that was granted; nil
+  /// without any that lasted.
   func timeline(with grants: [Grant], at now: Timestamp) -> TimelinePicture? {
     let periods = owned.all.filter { lanes.contains($0.id.line) }.compactMap { charge in
       shown[charge.id].map { shown in
@@ -249,7 +307,8 @@ struct AccountCharges: Sendable {
         href: "#grant-\(grant.id.text)")
     }
     let all = periods.map { $0.period } + granted
-    guard !all.isEmpty else { return nil }
+    // Consumables are points, which need no axis.
+    guard all.contains(where: { $0.until != $0.from }) else { return nil }
     let (begin, end, margin) = all.extent(
       at: now, showing: troubles.values.joined().map(\.until).max())
     return TimelinePicture(
@@ -263,17 +322,30 @@ struct AccountCharges: Sendable {
         lanes: lanes.map { line in
           let periods = periods.filter { $0.line == line }.map { $0.period }
           return TimelineLayout.Lane(
-            label: line.originalTransactionID.rawValue, height: 22,
+            label: periods.first?.productID ?? line.originalTransactionID.rawValue, height: 22,
             spans: periods.reversed().flatMap { $0.spans(until: end, label: $0.productID) }
               + (troubles[line] ?? []),
             marks: periods.compactMap { $0.refundMark(offset: 11) })
         }
-          + (granted.isEmpty
-            ? []
-            : [
-              TimelineLayout.Lane(
-                label: "Grants", height: 22,
-                spans: granted.flatMap { $0.spans(until: end, label: $0.productID) })
-            ])))
+          + granted.lanes.prefix(Self.mostLanes).map { granted in
+            TimelineLayout.Lane(
+              label: "\(granted[0].productID) (grant)", height: 22,
+              spans: granted.flatMap { $0.spans(until: end, label: $0.productID) })
+          }))
+  }
+}
+
+extension [TimelineChart.Period] {
+  /// The grants of each entitlement, and those that overlap apart.
+  fileprivate var lanes: [[TimelineChart.Period]] {
+    sorted { ($0.productID, $0.from) < ($1.productID, $1.from) }.reduce(into: []) { lanes, grant in
+      let free = lanes.firstIndex { lane in
+        lane[0].productID == grant.productID
+          && lane.allSatisfy { earlier in
+            earlier.until.map { $0 <= grant.from } ?? false
+          }
+      }
+      if let free { lanes[free].append(grant) } else { lanes.append([grant]) }
+    }
   }
 }

@@ -126,7 +126,7 @@ struct AccountHistoryRows: Sendable {
         return FactRow(event)
       case .action(let action):
         cursor.action = action.id
-        return FactRow(action, on: account)
+        return FactRow(action)
       case .item(let event):
         cursor.item = HistoryPosition(event.item)
         var row = sources.fact(event)
@@ -145,32 +145,11 @@ struct AccountHistoryRows: Sendable {
 }
 
 extension FactRow {
-  fileprivate init(_ action: AdministratorAction, on account: Account) {
+  fileprivate init(_ action: AdministratorAction) {
     self.init(
-      at: Moment(action.actedAt), sentence: [(action.sentence(on: account), nil)],
+      at: Moment(action.actedAt), sentence: action.inWords,
       source: EntrySource.Kind.administrator.title, symbol: .administrator,
       sourceID: action.administrator, reason: action.reason)
-  }
-}
-
-extension AdministratorAction {
-  fileprivate func sentence(on account: Account) -> String {
-    let details = try? JSONValue(parsing: data.utf8)
-    let entitlement = details?["entitlement"]?.string.map { "“\($0)”" } ?? "an entitlement"
-    switch Action(rawValue: action) {
-    case .grant:
-      let end =
-        details?["expires_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
-        .map { " \($0.lastDayName)" } ?? ", no end date"
-      return "Granted \(entitlement)\(end)."
-    case .revokeGrant: return "Grant of \(entitlement) revoked."
-    case .mergeAccount where accountID == account.id:
-      return "“\(previousAccountID ?? "erased")” was merged into this account."
-    case .mergeAccount: return "Merged into “\(accountID ?? "erased")”."
-    case .eraseAccount: return "This customer's data was erased."
-    case .exportAccount: return "Everything stored about this account was exported."
-    default: return "Administrator action: \(action.replacing("_", with: " "))."
-    }
   }
 }
 

@@ -22,7 +22,7 @@ struct AccountPageController: Controller {
     }
     let now = pages.now()
     let held = try await entitlements.entitlements(of: account.id, now: now)
-    let charges = try await AccountCharges(of: account, part: part, in: ledger, catalogue)
+    let charges = try await AccountCharges(of: account, part: part, in: ledger, catalogue, at: now)
     let submissionPart = try part("submissions_")
     let (submissions, submissionPaging) = submissionPart.part(
       of: try await ledger.accounts.latestSubmissions(
@@ -40,7 +40,8 @@ struct AccountPageController: Controller {
       of: held, of: account, lost: charges.ties.lost, in: ledger, catalogue)
     let verdict = Self.verdict(
       held, causes, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
-      lastSubmission: try await ledger.accounts.latestSubmissions(of: account.key, limit: 1).first)
+      lastSubmission: try await ledger.accounts.latestSubmissions(of: account.key, limit: 1).first,
+      at: now)
     let orders = try await ledger.accounts.latestOrders(of: account, limit: Self.mostOrders)
     let grants = try await ledger.grants.storedGrants(of: account.id)
     let actions = try await ledger.administration.grantActions(
@@ -60,20 +61,18 @@ struct AccountPageController: Controller {
       frame.badges.append(refunds.badge)
     }
     frame.actions = Self.actions(
-      for: account, by: context.caller?.role, transfer: charges.transferLink)
+      for: account, by: context.caller?.role, transfers: charges.transferLinks(at: now))
     return PageRenderer.response(
       (
-        page: frame, verdict: verdict.text, verdictTone: verdict.tone,
-        verdictLink: verdict.counterpart.map(PageLink.account),
+        page: frame, verdict: verdict.causes.pieces, verdictTone: verdict.tone,
         summary: summary.joined(separator: " · "),
         properties: Self.properties(of: account, heir: heir),
         entitlements: held.map { entitlement in
           let cause = causes.cause(of: entitlement)
           // Not what the verdict has said.
-          let isSaid = verdict.text.contains(cause.sentence)
+          let isSaid = verdict.causes.contains { $0.sentence == cause.sentence }
           return Self.row(
-            entitlement, state: causes.badge(of: entitlement),
-            because: isSaid ? nil : cause.sentence)
+            entitlement, state: causes.badge(of: entitlement), because: isSaid ? [] : cause.pieces)
         },
         emptyText: charges.ties.lines.isEmpty && grants.isEmpty
           ? "No entitlements yet." : "No entitlements now.",
@@ -93,80 +92,104 @@ struct AccountPageController: Controller {
       ), "account")
   }
 
-  /// The active entitlements and the latest loss, or why there are none, with the account that has
+  /// The active entitlements and the latest loss, or why there are none, with the accounts that have
   /// what followed.
   private static func verdict(
     _ entitlements: [Entitlement], _ causes: AccessCauses, charges: AccountCharges,
-    mergedInto heir: String?, lastSubmission submission: Submission?
-  ) -> (text: String, tone: String, counterpart: String?) {
+    mergedInto heir: String?, lastSubmission submission: Submission?, at now: Timestamp
+  ) -> (causes: [AccessCauses.Cause], tone: String) {
+    func cause(_ sentence: String) -> AccessCauses.Cause { AccessCauses.Cause(sentence: sentence) }
     let active = entitlements.filter(\.isActive)
     let ended = entitlements.filter { !$0.isActive }
       .latestFirst { $0.endedAt ?? Timestamp(milliseconds: .max) }
-    let losses = ended.map(causes.cause)
-    let (last, loss) = (ended.first, losses.first)
+    let losses = (active.isEmpty ? ended : Array(ended.prefix(1))).map(causes.cause)
+    let last = ended.first
     // Unless it is the loss itself, or older.
     let isMoved = last?.state == .revoked && last?.endedBecause == .moved
     let move = isMoved ? nil : causes.move(since: last?.endedAt)
-    let refund = charges.refundsInWords(isLatestSaid: last?.endedBecause == .refunded)
+    let refund = charges.refundsInWords(
+      besides: ended.prefix(losses.count).filter { $0.endedBecause == .refunded }
+    ).map(cause)
     guard active.isEmpty else {
-      return (
-        (["Active entitlements: \(active.map(\.name).joined(separator: ", "))."]
-          + active.map { causes.cause(of: $0).sentence }.withoutRepetition
-          + [loss?.sentence, refund, move?.sentence].compactMap(\.self)).joined(separator: " "),
-        active.contains { $0.state == .inGracePeriod } || last?.state == .inBillingRetry
-          ? Tone.warning : Tone.good, loss?.counterpart ?? move?.counterpart
-      )
+      // A grant hides a subscription that gives the same entitlement.
+      let lines = Set(entitlements.compactMap(\.line))
+      let hidden = charges.current.filter { current in
+        current.isActive && current.line.map { !lines.contains($0) } ?? false
+      }
+      let unclaimed = charges.unclaimedInWords(at: now, besides: last?.line).map(cause)
+      let names = active.map(\.name).joined(separator: ", ")
+      let all =
+        [cause("Active entitlements: \(names).")] + active.map(causes.cause)
+        + hidden.map { cause($0.inWords) } + losses + [refund, move].compactMap(\.self) + unclaimed
+      let isWarning =
+        (active + hidden).contains { $0.state == .inGracePeriod }
+        || last?.state == .inBillingRetry || !unclaimed.isEmpty
+      return (all.withoutRepetition, isWarning ? Tone.warning : Tone.good)
     }
-    let failure = submission?.problemInWords
+    let failure = submission?.problemInWords.map(cause)
     if let heir {
-      let merger = "The account was merged into “\(heir)”, which gets its charges."
+      let merger = AccessCauses.Cause(
+        sentence: "The account was merged into “\(heir)”, which gets its charges.",
+        counterpart: heir)
       return (
-        [merger, failure].compactMap(\.self).joined(separator: " "),
-        failure == nil ? Tone.quiet : Tone.warning, heir
+        [merger, failure].compactMap(\.self), failure == nil ? Tone.quiet : Tone.warning
       )
     }
     let unclaimed = charges.unclaimed.all.count(where: \.isClaimed)
     let open = [
       unclaimed == 0
         ? nil
-        : Count.text(unclaimed, "submitted charge is", "submitted charges are")
-          + " unclaimed (see below).", failure,
+        : cause(
+          Count.text(unclaimed, "submitted charge is", "submitted charges are")
+            + " unclaimed (see below)."), failure,
     ].compactMap(\.self)
-    // What moved was submitted here, too.
-    let claim = move == nil && !isMoved ? charges.claimInWords : nil
+    let found = (losses + [move].compactMap(\.self)).withoutRepetition
+    // What moved was submitted here, too, and so was what followed a period that ended.
+    let claim = charges.claimInWords.flatMap { claim in
+      move != nil || isMoved || found.contains { $0.counterpart == claim.counterpart } ? nil : claim
+    }
     if let last {
-      let counterpart =
-        move?.counterpart ?? losses.lazy.compactMap(\.counterpart).first ?? claim?.owner
-      let isQuiet = last.state == .expired && open.isEmpty && counterpart == nil
+      let isQuiet =
+        last.state == .expired && open.isEmpty && claim == nil
+        && found.allSatisfy { $0.counterpart == nil }
       return (
-        (losses.map(\.sentence).withoutRepetition
-          + [move?.sentence, refund, claim?.sentence].compactMap(\.self) + open)
-          .joined(separator: " "),
-        last.state != .expired ? Tone.bad : isQuiet ? Tone.quiet : Tone.warning, counterpart
+        found + [refund, claim].compactMap(\.self) + open,
+        last.state != .expired ? Tone.bad : isQuiet ? Tone.quiet : Tone.warning
+      )
+    }
+    if move == nil, let bought = charges.consumablesInWords {
+      return (
+        [cause(bought), refund, claim].compactMap(\.self) + open,
+        open.isEmpty && claim == nil ? Tone.quiet : Tone.warning
       )
     }
     let owned = charges.owned.all.count
-    let lead: String? =
+    let lead: AccessCauses.Cause? =
       if let move {
-        move.sentence
+        move
       } else if owned > 0 {
-        "The account owns \(Count.text(owned, "charge")), none for a product that grants an "
-          + "entitlement."
+        cause(
+          "The account owns \(Count.text(owned, "charge")), none for a product that grants an "
+            + "entitlement.")
       } else if claim == nil {
-        "The account has no purchases and no grants."
-          + (open.isEmpty && refund == nil
-            ? " If the customer paid, the purchase was never submitted: search for the transaction."
-            : "")
+        cause(
+          "The account has no purchases and no grants."
+            + (open.isEmpty && refund == nil ? " \(Self.advice(after: submission))" : ""))
       } else {
         nil
       }
-    let reasons = [lead, refund, claim?.sentence].compactMap(\.self) + open
     // A product's ID begins the cause.
-    let start =
-      lead == nil && claim != nil ? "No active entitlements: " : "No active entitlements. "
-    return (
-      start + reasons.joined(separator: " "), Tone.warning, move?.counterpart ?? claim?.owner
-    )
+    let start = cause("No active entitlements\(lead == nil && claim != nil ? ":" : ".")")
+    return ([start] + [lead, refund, claim].compactMap(\.self) + open, Tone.warning)
+  }
+
+  /// Where the purchase of an account without any may be.
+  private static func advice(after submission: Submission?) -> String {
+    guard let submission, submission.decided?.warnings.contains(.noTransactions) ?? false else {
+      return "If the customer paid, the purchase was never submitted: search for the transaction."
+    }
+    return "The latest submission (\(submission.receivedAt.dayName)) contained no purchases; the "
+      + "customer may use another Apple ID."
   }
 
   /// What the account has now, or why it has nothing: each state once, what is active first.
@@ -187,7 +210,7 @@ struct AccountPageController: Controller {
   }
 
   private static func actions(
-    for account: Account, by role: APIKeys.Role?, transfer: PageLink?
+    for account: Account, by role: APIKeys.Role?, transfers: [PageLink]
   ) -> [PageLink] {
     guard !account.isErased else { return [] }
     func link(_ label: String, _ form: String, isDanger: Bool = false) -> PageLink {
@@ -195,7 +218,7 @@ struct AccountPageController: Controller {
     }
     // A merged account can't receive grants or further merges.
     let isMerged = account.mergedInto != nil
-    let changes = (isMerged ? [] : [link("Grant…", "grant")]) + [transfer].compactMap(\.self)
+    let changes = (isMerged ? [] : [link("Grant…", "grant")]) + transfers
     guard role == .admin else { return changes }
     return changes + (isMerged ? [] : [link("Merge…", "merge")])
       + [link("Export…", "export"), link("Erase…", "erase", isDanger: true)]
@@ -218,11 +241,11 @@ struct AccountPageController: Controller {
 
   // MARK: Rows
 
-  private static func row(_ entitlement: Entitlement, state: Badge, because: String?)
+  private static func row(_ entitlement: Entitlement, state: Badge, because: [TextPiece])
     -> some Sendable
   {
     (
-      name: entitlement.name, state: state, because: because,
+      name: entitlement.name, state: state, hasCause: !because.isEmpty, because: because,
       until: entitlement.source == .appStore ? entitlement.accessEndsAt.map(Moment.init) : nil,
       // As the grant's own row has it.
       grantEnd: entitlement.source == .appStore ? nil : entitlement.accessEndsAt?.lastDayName,
@@ -286,8 +309,21 @@ struct AccountPageController: Controller {
   }
 }
 
+extension [AccessCauses.Cause] {
+  /// One text, with links to the accounts.
+  fileprivate var pieces: [TextPiece] {
+    [TextPiece](map { $0.pieces }.joined(separator: [(" ", nil)]))
+  }
+
+  /// Each sentence once, in order: several entitlements of one product end together.
+  fileprivate var withoutRepetition: [AccessCauses.Cause] {
+    var seen: Set<String> = []
+    return filter { seen.insert($0.sentence).inserted }
+  }
+}
+
 extension [String] {
-  /// Each text once, in order: several entitlements of one product end together.
+  /// Each text once, in order.
   var withoutRepetition: [String] {
     var seen: Set<String> = []
     return filter { seen.insert($0).inserted }
@@ -313,7 +349,7 @@ extension Controller {
       ? try TextField.accountID.checked(EncodedFields(query: request.uri)["id"]?.rawValue ?? "")
       : try context.parameter(.accountID)
     guard let account = try await ledger.accounts.account(id) else {
-      throw Problem(.unknownAccount, "No account with this ID.")
+      throw Problem(.unknownAccount, "No account with the ID “\(id)”.")
     }
     return account
   }

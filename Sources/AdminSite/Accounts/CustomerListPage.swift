@@ -24,6 +24,12 @@ struct CustomerListController: Controller {
       return names.isEmpty ? nil : names.joined(separator: " · ")
     }
 
+    /// ``tags(_:)``, or one that there is none.
+    func shownTags(_ ended: EntitlementCharges) -> [Tag] {
+      let none = Badge(text: account.isErased ? "Erased" : "No entitlement", tone: Tone.quiet)
+      return entitlements.isEmpty ? [("", none)] : tags(ended)
+    }
+
     /// Each entitlement with its state.
     func tags(_ ended: EntitlementCharges) -> [Tag] {
       entitlements.map { ($0.name, ended.badge(of: $0)) }
@@ -234,10 +240,9 @@ struct CustomerListController: Controller {
         DataRow(cells: [
           DataCell(
             text: customer.account.id, href: AdminURL.account(customer.account.id),
-            isHeading: true, isCode: true, note: customer.name),
-          DataCell(
-            text: "", note: customer.entitlements.isEmpty ? "none" : nil, tags: customer.tags(ended)
-          ),
+            isHeading: true, isCode: true,
+            note: customer.account.names.joined(separator: "\n").nonEmpty),
+          DataCell(text: "", tags: customer.shownTags(ended)),
           customer.isEndless ? DataCell(text: "no end") : DataCell(customer.accessEnd),
           DataCell(text: Price.text(spent[customer.account.key] ?? []), isNumber: true),
           DataCell(text: customer.productNames),

@@ -100,9 +100,9 @@ struct ErasureController: ActionController {
         properties: [
           Property(
             "Pseudonym", erasure.pseudonym, href: AdminURL.account(erasure.pseudonym), isCode: true),
-          number("Holdings kept", removed.holdings),
+          number("Purchases kept", removed.holdings),
           number("Submissions cleared", removed.submissions),
-          number("Payloads deleted", removed.payloads),
+          number("Receipts deleted", removed.payloads),
           number("Apple responses deleted", removed.exchanges),
         ],
         links: [PageLink(label: "Overview", href: AdminURL.overview)]

@@ -134,8 +134,11 @@ struct SentForm: Sendable {
   var isConfirmed: Bool { fields["confirmed"] == "yes" }
 
   /// Shows the consequences and asks for confirmation.
+  ///
+  /// - Parameter title: The action, if it is another one than the form's.
   func confirm(
-    consequences: [String], warnings: [String], unseen: [(name: String, value: String)] = []
+    as title: String? = nil, consequences: [String], warnings: [String],
+    unseen: [(name: String, value: String)] = []
   ) async throws -> Response {
     var form = form
     form.hidden =
@@ -144,8 +147,9 @@ struct SentForm: Sendable {
         fields[field.name].map { (field.name, $0.rawValue) }
       } + [("confirmed", "yes")]
     (form.fields, form.rareFields) = ([], [])
-    form.title = "Confirm: \(form.title.prefix(1).lowercased())\(form.title.dropFirst())"
-    form.buttonLabel = "Confirm \(form.buttonLabel.lowercased())"
+    let title = title ?? form.title
+    form.title = "Confirm: \(title.prefix(1).lowercased())\(title.dropFirst())"
+    form.buttonLabel = title
     if let reason = fields[TextField.reason.name] {
       form.properties.append(Property("Reason", reason.rawValue))
     }

@@ -3,18 +3,45 @@ import LedgerStorage
 import Reports
 import Subscriptions
 
-/// Administrator actions as sentences, from the rows of the report of them.
 extension ReportRow {
   /// For example `admin granted pro to` and `petra`, with a link, and `through 23 Dec 2026`.
   var actionInWords: [TextPiece] {
-    let data = self["data"]?.text.flatMap { try? JSONValue(parsing: $0.utf8) }
-    let action = self["action"]?.text ?? ""
+    [("\(self["administrator"]?.text ?? "") ", nil)]
+      + ActionSentence(
+        action: self["action"]?.text ?? "", subject: self["subject"]?.text ?? "",
+        accountID: self["account_id"]?.text, previousAccountID: self["previous_account_id"]?.text,
+        data: self["data"]?.text
+      ).pieces
+  }
+}
+
+extension AdministratorAction {
+  /// For example `Granted pro to` and `petra`, with a link.
+  var inWords: [TextPiece] {
+    var pieces = ActionSentence(
+      action: action, subject: subject, accountID: accountID, previousAccountID: previousAccountID,
+      data: data
+    ).pieces
+    pieces[0].text = pieces[0].text.prefix(1).uppercased() + pieces[0].text.dropFirst()
+    return pieces + [(".", nil)]
+  }
+}
+
+/// An administrator action as a sentence without its subject.
+private struct ActionSentence {
+  let action: String
+  /// What the action is about: the account's key and the grant's ID are no names.
+  let subject: String
+  let accountID: String?
+  let previousAccountID: String?
+  let data: String?
+
+  var pieces: [TextPiece] {
+    let data = data.flatMap { try? JSONValue(parsing: $0.utf8) }
     func plain(_ text: String) -> [TextPiece] { [(text, nil)] }
-    func account(_ column: String) -> TextPiece? {
-      self[column]?.text.map { ($0, AdminURL.account($0)) }
-    }
-    // The account's key and the grant's ID are no names.
-    let subject = account("account_id") ?? (self["subject"]?.text ?? "", nil)
+    func account(_ id: String?) -> TextPiece? { id.map { ($0, AdminURL.account($0)) } }
+    let (owner, previous) = (account(accountID), account(previousAccountID))
+    let named = owner ?? (subject, nil)
     let entitlement = data?["entitlement"]?.string
     func count(_ name: String, _ one: String) -> String {
       data?[name]?.integer.map { Count.text(Int($0), one) } ?? "\(one)s"
@@ -22,38 +49,36 @@ extension ReportRow {
     func rate(_ verb: String, _ unit: String = "") -> [TextPiece] {
       let value = data?["value"]?.string.map { " to \($0)\(unit)" } ?? ""
       let day = data?["valid_from"]?.string.map { " from \(CalendarDate.name($0))" } ?? ""
-      return plain(verb) + [(self["subject"]?.text ?? "", AdminURL.rates)] + plain(value + day)
+      return plain(verb) + [(subject, AdminURL.rates)] + plain(value + day)
     }
-    let sentence: [TextPiece] =
-      switch AdministratorAction.Action(rawValue: action) {
-      case .transfer, .release:
-        plain(action == "transfer" ? "transferred " : "released ") + charge(data)
-          + (account("previous_account_id").map { plain(" from ") + [$0] } ?? [])
-          + (account("account_id").map { plain(" to ") + [$0] } ?? [])
-      case .grant:
-        plain("granted \(entitlement ?? "an entitlement") to ") + [subject]
-          + plain(
-            data?["expires_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
-              .map { " \($0.lastDayName)" } ?? ", without an end")
-      case .revokeGrant: plain("revoked \(entitlement ?? "a grant") of ") + [subject]
-      case .mergeAccount:
-        plain("merged ") + [account("previous_account_id") ?? ("an account", nil)]
-          + plain(" into ") + [subject]
-      case .eraseAccount: plain("erased the data of ") + [subject]
-      case .exportAccount: plain("exported the data of ") + [subject]
-      case .redeliverEvent:
-        plain("redelivered event \(self["subject"]?.text ?? "")")
-          + (account("account_id").map { plain(" of ") + [$0] } ?? [])
-      case .redeliverParkedEvents: plain("redelivered \(count("events", "failed event"))")
-      case .retryJobs: plain("retried \(count("jobs", "failed job"))")
-      case .verifySubmissions: plain("had \(count("submissions", "receipt")) verified again")
-      case .setExchangeRate: rate("set the exchange rate of ")
-      case .setCommission: rate("set Apple's commission on ", "%")
-      case .setProduct:
-        plain("saved the product ") + [(subject.text, AdminURL.product(subject.text))]
-      case nil: plain("\(action.replacing("_", with: " ")) ") + [subject]
-      }
-    return plain("\(self["administrator"]?.text ?? "") ") + sentence
+    return
+      switch AdministratorAction.Action(rawValue: action)
+    {
+    case .transfer, .release:
+      plain(
+        action == "release" ? "released " : previous == nil ? "assigned " : "transferred ")
+        + charge(data) + (previous.map { plain(" from ") + [$0] } ?? [])
+        + (owner.map { plain(" to ") + [$0] } ?? [])
+    case .grant:
+      plain("granted \(entitlement ?? "an entitlement") to ") + [named]
+        + plain(
+          data?["expires_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
+            .map { " \($0.lastDayName)" } ?? ", without an end")
+    case .revokeGrant: plain("revoked \(entitlement ?? "a grant") of ") + [named]
+    case .mergeAccount:
+      plain("merged ") + [previous ?? ("an account", nil)] + plain(" into ") + [named]
+    case .eraseAccount: plain("erased the data of ") + [named]
+    case .exportAccount: plain("exported the data of ") + [named]
+    case .redeliverEvent:
+      plain("redelivered event \(subject)") + (owner.map { plain(" of ") + [$0] } ?? [])
+    case .redeliverParkedEvents: plain("redelivered \(count("events", "failed event"))")
+    case .retryJobs: plain("retried \(count("jobs", "failed job"))")
+    case .verifySubmissions: plain("had \(count("submissions", "receipt")) verified again")
+    case .setExchangeRate: rate("set the exchange rate of ")
+    case .setCommission: rate("set Apple's commission on ", "%")
+    case .setProduct: plain("saved the product ") + [(subject, AdminURL.product(subject))]
+    case nil: plain("\(action.replacing("_", with: " ")) ") + [named]
+    }
   }
 
   /// The charge of a transfer or a release, for example `monthly (430001021762312)`.

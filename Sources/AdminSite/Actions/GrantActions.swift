@@ -138,16 +138,26 @@ struct RevocationController: ActionController {
     return stored
   }
 
-  func form(for stored: StoredGrant) -> ActionForm {
-    ActionForm(
+  func form(for stored: StoredGrant) async throws -> ActionForm {
+    let (id, name) = (stored.accountID, stored.grant.entitlement)
+    let held = try await ledger.holdings.allHoldings(of: id, knownAt: nil)
+    let rest = terms.entitlements(
+      of: id, holding: held.holdings, granted: held.grants.filter { $0.id != stored.grant.id },
+      at: now()
+    ).first { $0.isActive && ExactText($0.name) == ExactText(name) }
+    return ActionForm(
       title: "Revoke grant",
       action: AdminURL.revocation(ofGrant: stored.grant.id.text),
-      lead: "The account loses this entitlement unless a purchase or another grant provides it.",
+      lead: "Ends this grant. Purchases and other grants stay.",
       properties: [
         Property("Account", stored.accountID, isCode: true),
         Property("Entitlement", stored.grant.entitlement), Property("Start", stored.grant.startsAt),
-        Property("Reason", stored.reason),
+        Property("Reason for the grant", stored.reason),
       ],
-      buttonLabel: "Revoke", isDanger: true, subject: .account(stored.accountID))
+      buttonLabel: "Revoke", isDanger: true, subject: .account(id),
+      consequences: [
+        rest.map { "“\(id)” keeps “\(name)”\($0.until): \($0.inWords)" }
+          ?? "“\(id)” loses “\(name)” at once."
+      ])
   }
 }

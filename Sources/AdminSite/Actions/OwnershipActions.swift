@@ -57,7 +57,7 @@ struct OwnershipController: ActionController {
             id: "account-id", name: TextField.accountID.name, label: "New owner", isInput: true,
             maximumLength: 255, isRequired: true,
             hint: "The full account ID, exactly as your app uses it."
-              + (report.ownerAccountID == nil
+              + (report.ownerAccountID == nil || report.recorded.decision.rule == .administrator
                 ? ""
                 : " Enter the present owner to keep the charge there whatever Apple reports.")
           )
@@ -84,7 +84,9 @@ struct OwnershipController: ActionController {
       account = found.id
     }
     guard sent.isConfirmed else {
+      let isKept = account != nil && account == located.report.ownerAccountID
       return try await sent.confirm(
+        as: isKept ? "Keep owner" : nil,
         consequences: try await consequences(of: located, to: account),
         warnings: warnings(of: located, to: account))
     }
@@ -143,7 +145,8 @@ struct OwnershipController: ActionController {
     }
     let owner = loser.map { "owner: “\($0)”" } ?? "unclaimed"
     return ["Transaction \(id) (\(owner)) will be assigned to “\(account)”."] + losses
-      + ["Other charges made before \(Moment(now).text) keep their owner."]
+      + (located.original.rule.charges.count == 1
+        ? [] : ["Other charges made before \(Moment(now).text) keep their owner."])
       + (located.isLatestOfSubscription ? [located.renewals(for: account)] : [])
   }
 }

@@ -150,15 +150,16 @@ struct CalendarTicks: Sendable {
     var marks: [(moment: Timestamp, label: String)] = []
     for step in Step.all where from < until && marks.isEmpty && step.shortest >= finest {
       let moments = step.marks(from: from, until: until, most: most)
+      let first = moments.firstIndex { $0.dayAndTime.millisecondOfDay == 0 }
       marks = moments.enumerated().map { index, moment in
-        let hasRoom = moments.count <= Self.fewDays
-        return (moment, step.label(moment, isFirst: index == 0, hasRoom: hasRoom))
+        // With more days there is no room for the label after the one with the year.
+        let isCovered = moments.count > Self.fewDays && step.isOfDays && index - 1 == first
+        return (moment, isCovered ? "" : step.label(moment, isFirst: index == first))
       }
     }
     self.marks = marks
   }
 
-  /// With more days there is no room for the year in each label.
   private static let fewDays = 5
 
   private enum Step {
@@ -210,14 +211,18 @@ struct CalendarTicks: Sendable {
       }
     }
 
-    func label(_ moment: Timestamp, isFirst: Bool, hasRoom: Bool) -> String {
+    var isOfDays: Bool {
+      if case .time = self { true } else { false }
+    }
+
+    func label(_ moment: Timestamp, isFirst: Bool) -> String {
       let (date, time) = moment.dayAndTime
       switch self {
       case .time where time > 0:
         let hour = time / 3_600_000
         return (hour < 10 ? "0" : "") + "\(hour):00"
       case .time:
-        return "\(date.day) \(date.monthName)" + (isFirst && hasRoom ? " \(date.year)" : "")
+        return "\(date.day) \(date.monthName)" + (isFirst ? " \(date.year)" : "")
       case .months(let months) where months.isMultiple(of: 12): return "\(date.year)"
       case .months: return date.monthName + (isFirst || date.month == 1 ? " \(date.year)" : "")
       }

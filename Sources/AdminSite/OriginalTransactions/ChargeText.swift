@@ -43,7 +43,7 @@ extension Badge {
     case (.inBillingRetry, _): self.init(text: "Billing retry", tone: Tone.warning)
     case (.revoked, .refunded): self.init(text: "Refunded", tone: Tone.bad)
     case (.revoked, .familySharingEnded): self = .noLongerShared
-    case (.revoked, .moved), (.expired, .moved): self.init(text: "Moved", tone: Tone.warning)
+    case (.revoked, .moved): self.init(text: "Moved", tone: Tone.warning)
     case (.revoked, _): self.init(text: "Revoked", tone: Tone.bad)
     case (.expired, .replaced): self.init(text: "Upgraded", tone: Tone.quiet)
     case (.expired, .billing): self.init(text: "Payment failed", tone: Tone.warning)
@@ -86,9 +86,10 @@ enum Price {
     return transaction.quantity > 1 ? "\(text), quantity \(transaction.quantity)" : text
   }
 
-  /// For example `29.97 USD, ≈ 9.99 EUR`; empty without any.
+  /// For example `29.97 USD, ≈ 9.99 EUR`, or `0.00 USD` after a refund; empty without any.
   static func text(_ sums: [AccountStore.SpentSum]) -> String {
-    sums.filter { $0.milliunits != 0 }
+    let paid = sums.filter { $0.milliunits != 0 }
+    return (paid.isEmpty ? Array(sums.prefix(1)) : paid)
       .map { ($0.isEstimated ? "≈ " : "") + text($0.milliunits, currency: $0.currency) }
       .joined(separator: ", ")
   }
@@ -189,7 +190,8 @@ struct SourceText: Sendable {
         return stated.text == recorded.text ? nil : stated
       },
       line: entry.line, chargeID: entry.content.transactionID?.rawValue, rank: entry.content.rank,
-      isRenewal: entry.content.isRenewal, loss: entry.content.loss)
+      isRenewal: entry.content.isRenewal, move: event.move.map { "from \($0.from) to \($0.to)" },
+      loss: entry.content.loss)
   }
 
   /// The administrator action that caused an entry.

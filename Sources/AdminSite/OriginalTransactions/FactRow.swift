@@ -31,6 +31,8 @@ struct FactRow: Sendable {
   var rank = 0
   /// Whether it says no more than that a subscription was renewed; receipts don't tell renewals.
   var isRenewal = false
+  /// The owners before and after a change, for example `from nils to mona`.
+  var move: String?
   /// The refund or upgrade that ended the charge, for example `monthly, charged 24 Oct 2026, was
   /// refunded`.
   var loss: String?
@@ -70,7 +72,18 @@ extension [FactRow] {
       if let place { groups[place].append(row) } else { groups.append([row]) }
     }
     var rows: [FactRow] = []
-    for group in groups {
+    for group in groups.withMovesTogether {
+      let moves = group.compactMap(\.move)
+      if moves.count > 1, var row = group.first(where: { $0.move != nil }) {
+        let sentences = moves.withoutRepetition.map { move in
+          "\(Count.text(moves.count { $0 == move }, "charge")) moved \(move)."
+        }
+        row.sentence = [(sentences.joined(separator: " "), nil)]
+        (row.parts, row.partsTitle) = (group, Count.text(group.count, "detail"))
+        row.rank = 0
+        rows.append(row)
+        continue
+      }
       let loss = group.lazy.compactMap(\.loss).first
       // A loss without a cause of its own follows from a change of owner, if there was one.
       let most =
@@ -106,6 +119,26 @@ extension [FactRow] {
     guard let line = row.line, self[0].line == line else { return false }
     let chargeID = lazy.compactMap(\.chargeID).first
     return chargeID == nil || row.chargeID == nil || chargeID == row.chargeID
+  }
+}
+
+extension [[FactRow]] {
+  /// With all groups about an original transaction at one moment as one if several of its charges
+  /// moved.
+  fileprivate var withMovesTogether: [[FactRow]] {
+    func recording(_ group: [FactRow]) -> String? {
+      group[0].line.map { "\($0) \(group[0].at.iso)" }
+    }
+    let moves = Dictionary(grouping: filter { $0.contains { $0.move != nil } }, by: recording)
+    return reduce(into: []) { groups, group in
+      let key = recording(group)
+      let isTogether = key != nil && (moves[key]?.count ?? 0) > 1
+      if isTogether, let place = groups.lastIndex(where: { recording($0) == key }) {
+        groups[place] += group
+      } else {
+        groups.append(group)
+      }
+    }
   }
 }
 

@@ -11,6 +11,8 @@ struct TimelineChart: Sendable {
   /// The times in which accounts owned charges that were then found to be others'.
   var former: [TimelineLayout.Span] = []
   var troubles: [TimelineLayout.Span] = []
+  /// The times with auto-renew on.
+  var renewing: [(from: Timestamp, until: Timestamp)] = []
   var switches: [Switch] = []
   /// The sources of entries.
   var messages: [TimelineLayout.Mark] = []
@@ -43,7 +45,7 @@ struct TimelineChart: Sendable {
 extension TimelineLayout {
   init(_ life: TimelineChart) {
     let (begin, end, margin) = life.periods.extent(
-      at: life.now, showing: life.messages.map(\.at).max())
+      at: life.now, showing: (life.messages.map(\.at) + life.troubles.map(\.until)).max())
     self.init(
       id: "life", title: "Timeline of original transaction \(life.originalTransactionID)",
       description: life.description, from: begin - margin, until: end + margin, now: life.now,
@@ -66,7 +68,12 @@ extension TimelineLayout {
             } + life.troubles,
             marks: life.periods.compactMap { $0.refundMark(offset: 15) }),
           Lane(
-            label: "Auto-renew", height: 12, spans: life.renewingSpans,
+            label: "Auto-renew", height: 12,
+            spans: life.renewing.map {
+              Span(
+                from: $0.from, until: $0.until, classNames: "span-on", text: "Auto-renew on",
+                inset: 4)
+            },
             marks: life.switches.map { change in
               Mark(
                 at: change.at, symbol: change.isOn ? .on : .off, text: change.text,
@@ -121,30 +128,6 @@ extension TimelineChart {
 
   private func name(_ owner: Int) -> String {
     owners.indices.contains(owner - 1) ? owners[owner - 1].name : "no account"
-  }
-
-  /// The spans with auto-renew on, from the first period to the end of the last one.
-  fileprivate var renewingSpans: [TimelineLayout.Span] {
-    guard let first = periods.map(\.from).min(),
-      let last = periods.compactMap(\.until).max()
-    else { return [] }
-    var spans: [TimelineLayout.Span] = []
-    var begin: Timestamp? = first
-    for change in switches.sorted(by: { $0.at < $1.at }) {
-      if let from = begin, !change.isOn {
-        spans.append(Self.renewingSpan(from: from, until: change.at))
-        begin = nil
-      } else if begin == nil, change.isOn {
-        begin = change.at
-      }
-    }
-    if let from = begin { spans.append(Self.renewingSpan(from: from, until: last)) }
-    return spans
-  }
-
-  private static func renewingSpan(from: Timestamp, until: Timestamp) -> TimelineLayout.Span {
-    TimelineLayout.Span(
-      from: from, until: max(until, from), classNames: "span-on", text: "Auto-renew on", inset: 4)
   }
 }
 
@@ -237,6 +220,35 @@ extension RecordedOriginalTransaction {
   }
 }
 
+extension SubscriptionTimeline {
+  /// The times with auto-renew on: a charge switches it on, too, and an end off, unless Apple
+  /// retried the charge.
+  fileprivate func renewing(in troubles: [TimelineLayout.Span])
+    -> [(from: Timestamp, until: Timestamp)]
+  {
+    let states = spans.compactMap { span -> (at: Timestamp, isOn: Bool)? in
+      switch span.state {
+      case .activeRenewing, .trialRenewing: (span.start, true)
+      case .activeCancelled, .trialCancelled, .revoked: (span.start, false)
+      case .inGracePeriod, .inBillingRetry: nil
+      case .expired:
+        troubles.contains { $0.from <= span.start && span.start < $0.until }
+          ? nil : (span.start, false)
+      }
+    }
+    var (times, begin): ([(from: Timestamp, until: Timestamp)], Timestamp?) = ([], nil)
+    for (at, isOn) in (states + switches.map { ($0.at, $0.isOn) }).sorted(by: { $0.0 < $1.0 }) {
+      if let from = begin, !isOn {
+        times.append((from, at))
+        begin = nil
+      } else if begin == nil, isOn {
+        begin = at
+      }
+    }
+    return times
+  }
+}
+
 /// The accounts of a timeline, numbered in order of appearance.
 struct TimelineOwners: Sendable {
   private var numbers: [AccountKey: Int] = [:]
@@ -283,6 +295,7 @@ extension TimelineChart {
       recorded.losses.map { (charge: charge, recorded: recorded, lost: $0) }
     }
     let name = { (account: AccountKey?) in account.map(facts.name) ?? "no account" }
+    let troubles = original.troubles(in: catalogue).map { $0.span }
     self.init(
       originalTransactionID: line.originalTransactionID.rawValue, now: now,
       periods: original.rule.charges.compactMap { charge in
@@ -312,7 +325,7 @@ extension TimelineChart {
           classNames: "span-bound \(TimelineOwner.ownerClass(owners.number(loss.account)))",
           label: name(loss.account), text: text)
       }.sorted { ($0.from, $0.text) < ($1.from, $1.text) },
-      troubles: original.troubles(in: catalogue).map { $0.span },
+      troubles: troubles, renewing: timeline.renewing(in: troubles),
       switches: timeline.switches.map {
         (
           $0.at, $0.isOn, "\(Moment($0.at).text): auto-renew turned \($0.isOn ? "on" : "off")",

@@ -130,6 +130,8 @@ extension TimelinePicture {
   private static let laneGap = 10
   private static let axisHeight = 24
   private static let mostTicks = 10
+  /// The longest label of a lane, at some 7 pixels per character; of a longer one the end is shown.
+  private static let mostLetters = 21
   /// The room that the label of the present needs.
   private static let earlyPercent = 10.0
   /// The smallest visible width of a span, in percent.
@@ -141,7 +143,12 @@ extension TimelinePicture {
     var (lanes, spans, marks): ([PlacedLane], [PlacedSpan], [PlacedMark]) = ([], [], [])
     for lane in sketch.lanes {
       let bottom = top + lane.height + Self.laneGap / 2
-      lanes.append((lane.label, top + lane.height / 2 + 4, bottom))
+      let label = lane.label
+      lanes.append(
+        (
+          label.count > Self.mostLetters ? "…\(label.suffix(Self.mostLetters - 1))" : label,
+          top + lane.height / 2 + 4, bottom
+        ))
       spans += lane.spans.map {
         Self.span($0, top: top, height: lane.height, on: axis, width: Self.leastWidth(of: sketch))
       }
@@ -156,8 +163,7 @@ extension TimelinePicture {
     self.init(
       layout: sketch, height: top,
       fullHeight: top + Self.axisHeight, labelY: top + 16, widthClass: Self.widthClass(of: sketch),
-      // Some 7 pixels per character.
-      labelWidth: min(max(84, 8 + 7 * (sketch.lanes.map(\.label.count).max() ?? 0)), 160),
+      labelWidth: max(84, 8 + 7 * (lanes.map(\.label.count).max() ?? 0)),
       ticks: ChartTick.across(ticks.marks.map { (axis.percent($0.moment) / 100, $0.label) }),
       nowX: axis.contains(sketch.now) ? Coordinate.text(axis.percent(sketch.now)) : nil,
       isNowEarly: axis.percent(sketch.now) < Self.earlyPercent,

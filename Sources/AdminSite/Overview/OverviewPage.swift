@@ -32,7 +32,7 @@ struct OverviewPageController: Controller {
           (
             at: Moment(customer.account.createdAt), id: customer.account.id,
             href: AdminURL.account(customer.account.id), name: customer.name,
-            tags: customer.tags(ended)
+            tags: customer.shownTags(ended)
           )
         }, customersHref: AdminURL.customers,
         recentActions: answers.recentActions, actionsHref: AdminURL.report(Report.audit.name)

@@ -58,7 +58,7 @@ struct QueueController: Controller {
     return (
       transactionID: charge.transactionID.rawValue, href: charge.href,
       productID: charge.productID.rawValue, chargedAt: Moment(unclaimed.chargedAt),
-      age: Age.text(pages.now() - unclaimed.firstSeenAt),
+      age: Age.text(pages.now() - unclaimed.unclaimedSince),
       hasEnded: unclaimed.expiresAt.map { $0 <= pages.now() } ?? false,
       price: Price.text(unclaimed.amountMilliunits, currency: unclaimed.currency),
       because: Explanation(unclaimed.decision) { _ in "" }.sentence,

@@ -21,12 +21,19 @@ package enum AdminURL {
   static let rates = "/admin/rates"
 
   /// The login form, with the path to open afterwards (default: the overview).
-  static func login(returnTo path: String?) -> String {
-    address(login, query: path.map { [("return_to", $0)] } ?? [])
+  ///
+  /// - Parameter hasEnded: Whether a form was sent without a session.
+  static func login(returnTo path: String?, hasEnded: Bool = false) -> String {
+    let ended = hasEnded ? [(name: "ended", value: "yes")] : []
+    return page(login, query: ended + (path.map { [("return_to", $0)] } ?? []))
   }
 
-  /// The login form after a form was sent without a session.
-  static let loginAfterForm = "/admin/login?ended=yes"
+  /// The path and query of a URL.
+  static func path(ofURL url: String) -> String? {
+    URLComponents(string: url).map { components in
+      components.percentEncodedPath + (components.percentEncodedQuery.map { "?\($0)" } ?? "")
+    }
+  }
 
   /// Appends a query to a page's path, such as a list's cursor.
   static func page(_ path: String, query: [(name: String, value: String)]) -> String {

@@ -198,7 +198,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
     } catch let error as HTTPParserError {
       throw error
     } catch {
-      response = page(ProblemReporting.problem(error, context), of: request, context)
+      response = await page(ProblemReporting.problem(error, context), of: request, context)
       if request.method == .head { response = response.createHeadResponse() }
     }
     if sealed != nil, response.headers[.contentType]?.hasPrefix("text/html") ?? false {
@@ -232,18 +232,26 @@ struct AdminAnswers: RouterMiddleware, Controller {
     response.headers[.resourcePolicy] = "same-origin"
   }
 
-  private func page(_ problem: Problem, of request: Request, _ context: APIContext) -> Response {
+  private func page(_ problem: Problem, of request: Request, _ context: APIContext) async
+    -> Response
+  {
     let detail =
       problem.code == .notFound
       ? "There is no such page."
       : problem.detail(
         naming: [problem.field].compactMap(\.self).map {
-          FormField(id: "", name: $0, label: EnumText.sentence($0))
+          FormField(
+            id: "", name: $0, label: EnumText.sentence($0).replacing(/\sid$/, with: " ID"))
         })
+    let title = Self.title(of: problem)
+    // A fault of the server may be the database's.
+    let frame =
+      context.admin.session != nil && problem.status.kind == .clientError
+      ? try? await pages.frame(title, context) : nil
     let next = Self.next(after: problem, of: request, context)
     var response = PageRenderer.response(
       (
-        page: PageRenderer.frame(Self.title(of: problem), context), detail: detail,
+        page: frame ?? PageRenderer.frame(title, context), detail: detail,
         next: next.text, links: next.links
       ), "error", status: problem.status)
     for field in problem.headers where field.name != .contentType {
@@ -270,8 +278,10 @@ struct AdminAnswers: RouterMiddleware, Controller {
         "The address has a value that this page does not accept.",
         [PageLink(label: "Open the page without it", href: path), overview]
       )
+    case 400 where request.method == .get: return (nil, start)
     case 400, 413, 422:
       return ("Nothing was changed. Go back in your browser, and correct the entry.", [overview])
+    case 403 where problem.isForeignForm: return (nil, [overview])
     case 403: return ("Ask an administrator, or log in with another key.", [overview])
     case 404, 410:
       return (
@@ -293,7 +303,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
   private static func title(of problem: Problem) -> String {
     switch problem.code {
     case .notFound: "Page not found"
-    case .forbidden: "Access denied"
+    case .forbidden: problem.isForeignForm ? "The form is out of date" : "Access denied"
     case .unknownAccount: "Account not found"
     default: problem.code.title
     }

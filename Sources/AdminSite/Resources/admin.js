@@ -94,11 +94,13 @@ window.addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
 
-// Scrolls timelines to their end. Their links are one stop of the Tab key; the arrow keys move on,
+// Scrolls timelines to the present, or to their end. Their links are one stop of the Tab key; the arrow keys move on,
 // and the text of the focused link is shown.
 for (const timeline of document.querySelectorAll(".timeline")) {
   const scroll = timeline.querySelector(".scroll");
-  scroll.scrollLeft = scroll.scrollWidth;
+  const now = scroll.querySelector(".now")?.getBoundingClientRect().left;
+  scroll.scrollLeft = now === undefined
+    ? scroll.scrollWidth : now - scroll.getBoundingClientRect().left - scroll.clientWidth * 0.8;
   const links = [...scroll.querySelectorAll("a")];
   for (const link of links.slice(1)) link.tabIndex = -1;
   timeline.addEventListener("focusin", ({ target }) => {

@@ -53,8 +53,7 @@ struct SearchController: Controller {
           : hits.count > Self.mostAccounts
             ? "First \(Self.mostAccounts) results for “\(query ?? "")”; refine the search."
             : "\(Count.text(hits.count, "result")) for “\(query ?? "")”.",
-        isWithoutHits: query != nil && hits.isEmpty,
-        scanned: ChartUnit.count.text(Int64(AccountStore.mostScanned))
+        isWithoutHits: query != nil && hits.isEmpty
       ), "search")
   }
 
@@ -78,11 +77,10 @@ struct SearchController: Controller {
         customer.name, customer.productNames, customer.access,
         "first seen \(account.createdAt.dayName)",
       ]
-      let none = Badge(text: account.isErased ? "Erased" : "No entitlement", tone: Tone.quiet)
       return (
         kind: "Account", title: account.id, href: AdminURL.account(account.id),
         detail: details.compactMap(\.self).filter { !$0.isEmpty }.joined(separator: " · "),
-        tags: customer.entitlements.isEmpty ? [("", none)] : customer.tags(ended)
+        tags: customer.shownTags(ended)
       )
     }
   }

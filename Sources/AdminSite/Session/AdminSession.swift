@@ -191,9 +191,12 @@ struct SessionRequired: RouterMiddleware {
   ) async throws -> Response {
     let isReading = request.method == .get || request.method == .head
     guard let session = context.admin.session else {
-      guard isReading else { return .redirect(to: AdminURL.loginAfterForm, type: .normal) }
-      let path = AdminURL.isOurs(request.uri.string) ? request.uri.string : nil
-      return .redirect(to: AdminURL.login(returnTo: path), type: .normal)
+      // After a form, the page that it is on.
+      let page =
+        isReading ? request.uri.string : request.headers[.referer].flatMap(AdminURL.path(ofURL:))
+      let path = page.flatMap { AdminURL.isOurs($0) ? $0 : nil }
+      return .redirect(
+        to: AdminURL.login(returnTo: path, hasEnded: !isReading), type: .normal)
     }
     guard session.caller.role >= role else {
       throw Problem(.forbidden, "This page needs a key with the role `\(role.rawValue)`.")
@@ -217,6 +220,8 @@ extension Problem {
       "The form was not sent from a page of this session. Nothing was changed. Reload the page "
         + "and submit the form again.")
   }
+
+  var isForeignForm: Bool { detail == Self.foreignForm.detail }
 }
 
 extension Request {

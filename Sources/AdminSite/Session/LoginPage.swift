@@ -25,10 +25,13 @@ struct LoginController: Controller {
     let (caller, destination) = try await login(in: request)
     let now = now()
     guard let caller, let (_, key) = api.keys.session(of: caller.name) else {
+      let fault =
+        caller == nil
+        ? "Invalid key." : "This key is for the app server. Enter a support or admin key."
       context.logger.notice("A login failed")
       BodyShare.current?.giveBack()
       await api.brake.delay(.login(request, context, key: caller), at: now)
-      return page(returnTo: destination, fault: "Invalid key.", status: .forbidden)
+      return page(returnTo: destination, fault: fault, status: .forbidden)
     }
     let session = AdminSession(of: caller, key: key, at: now)
     try await ledger.administration.openSession(

@@ -7,11 +7,17 @@ package struct ChargeEvent: JSONObjectWritable {
   package let item: LedgerItem
   package let source: EntrySource
   package let sentence: String
+  /// The owners before and after a charge moved to another account.
+  package let move: (from: String, to: String)?
 
   package init(_ item: LedgerItem, source: EntrySource, name: @escaping (AccountKey) -> String) {
     self.item = item
     self.source = source
     sentence = Sentence(name: name).text(for: item.content)
+    move =
+      if case .ownership(let change) = item.content, let previous = change.previousOwner,
+        let owner = change.decision.owner, change.changesOwner
+      { (name(previous), name(owner)) } else { nil }
   }
 
   func writeMembers(to json: inout JSONWriter) {

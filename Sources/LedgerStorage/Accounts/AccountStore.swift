@@ -73,12 +73,12 @@ package struct AccountStore: LedgerStore {
   }
 
   /// The latest accounts that are searched for a text within a name, which no index finds.
-  package static let mostScanned = 100_000
+  private static let mostScanned = 100_000
   /// Fewer characters are in most names.
   private static let shortestPart = 3
 
   /// Reads the accounts whose ID, label or email begins with a text, and those of the latest ones
-  /// that contain it, whatever the case.
+  /// that contain its words, whatever the case.
   package func accounts(named text: String, limit: Int) async throws -> [Account] {
     func begins(_ column: SQL) -> SQL {
       // A range instead of LIKE: it needs no escapes, and prepared statements use the index.
@@ -96,13 +96,15 @@ package struct AccountStore: LedgerStore {
       """
     ).decode(into: Account.init)
     guard beginning.count < limit, text.count >= Self.shortestPart else { return beginning }
+    let words = text.split(separator: " ").map(String.init)
     let containing = try await database.query(
       """
       SELECT \(Self.columns) FROM tenure.account
       WHERE created_at >= coalesce((
           SELECT created_at FROM tenure.account
           ORDER BY created_at DESC OFFSET \(Self.mostScanned - 1) LIMIT 1), '-infinity')
-        AND strpos(lower(concat_ws(chr(10), account_id, label, email)), lower(\(text))) > 0
+        AND (SELECT bool_and(strpos(lower(concat_ws(chr(10), account_id, label, email)),
+          lower(word)) > 0) FROM unnest(\(words)) AS word)
       ORDER BY account_id LIMIT \(limit)
       """
     ).decode(into: Account.init)

@@ -5,6 +5,8 @@ package struct UnclaimedCharge: Hashable, Sendable {
   package let charge: Charge.ID
   package let chargedAt: Timestamp
   package let firstSeenAt: Timestamp
+  /// When it was first seen, or lost its owner.
+  package let unclaimedSince: Timestamp
   package let expiresAt: Timestamp?
   package let amountMilliunits: Int64
   package let currency: String?
@@ -36,11 +38,11 @@ extension OwnershipStore {
     ).decode(
       TransactionKey.self, Timestamp.self, Timestamp.self, Timestamp?.self, String.self,
       String.self, OriginalTransactionID?.self, TransactionID?.self, ProductID?.self,
-      Timestamp?.self, Timestamp?.self, AccountKey?.self)
+      Timestamp?.self, Timestamp?.self, AccountKey?.self, Timestamp.self)
     let prices = try await pricesOfUnclaimed(at: rows.map(\.1))
     return rows.map {
       charge, chargedAt, recordedAt, expiresAt, rule, reason, previousOriginal,
-      previousTransaction, previousProduct, statusAsOf, switchedOffAt, lastOwner in
+      previousTransaction, previousProduct, statusAsOf, switchedOffAt, lastOwner, since in
       let price = prices[charge]
       var previous: Charge.ID?
       if let previousOriginal, let previousTransaction, let previousProduct {
@@ -48,7 +50,8 @@ extension OwnershipStore {
           charge.line.environment, previousOriginal, previousTransaction, previousProduct)
       }
       return UnclaimedCharge(
-        charge: charge, chargedAt: chargedAt, firstSeenAt: recordedAt, expiresAt: expiresAt,
+        charge: charge, chargedAt: chargedAt, firstSeenAt: recordedAt, unclaimedSince: since,
+        expiresAt: expiresAt,
         amountMilliunits: price?.amountMilliunits ?? 0, currency: price?.currency,
         decision: Decision(
           owner: nil, rule: Decision.Rule(rawValue: rule) ?? .unclaimed,
@@ -76,7 +79,7 @@ extension OwnershipStore {
       SELECT environment, original_transaction_id, transaction_id, product_id, charged_at,
         recorded_at, expires_at, rule, reason, previous_original_transaction_id,
         previous_transaction_id, previous_product_id, status_as_of, switched_off_at,
-        lost_by_keys[cardinality(lost_by_keys)]
+        lost_by_keys[cardinality(lost_by_keys)], greatest(decided_at, corrected_at)
       FROM tenure.store_transaction
       WHERE environment = \(environment) AND rule IS NOT NULL AND owner_account_key IS NULL
         AND coalesce(expires_at <= recorded_at, false) = \(wasOver) AND \(rest)
@@ -86,14 +89,14 @@ extension OwnershipStore {
   }
 
   /// Counts the charges whose customers wait for access, among the latest unclaimed ones, with the
-  /// date at which the first of them was seen.
+  /// date since which the first of them is unclaimed: when it was first seen, or lost its owner.
   ///
   /// One whose period has ended stays in the list, because the payment still needs an owner; but it
   /// raises no alert, because there is no access left to give.
   static func countOfWaiting(in environment: Environment, limit: Int64, at now: Timestamp) -> SQL {
     """
-    SELECT count(*), min(recorded_at) FROM (
-      SELECT expires_at, recorded_at FROM tenure.store_transaction
+    SELECT count(*), min(greatest(decided_at, corrected_at)) FROM (
+      SELECT expires_at, decided_at, corrected_at FROM tenure.store_transaction
       WHERE environment = \(environment) AND rule IS NOT NULL AND owner_account_key IS NULL
         AND coalesce(expires_at <= recorded_at, false) = false
       ORDER BY recorded_at DESC LIMIT \(limit)

@@ -51,8 +51,7 @@ package struct Explanation {
     case .submitter where decision.renewal.reason == .released:
       "who submitted it after an administrator had released it"
     case .submitter: "who submitted it first"
-    case .appAccountToken where decision.isProvisional: "whose token it carries"
-    case .appAccountToken: "with whose token it was bought"
+    case .appAccountToken: "whose token it carries"
     case .unclaimed: nil
     }
   }

@@ -145,7 +145,8 @@ struct AccessCauseTests {
         try await api.claim(month, Future(isOn: false, end: 30), by: "olga", on: 10)
         api.live(until: 40)
       },
-      verdict: "monthly expired on 31 Jan 2026: auto-renew was off.", state: "expired",
+      verdict: "monthly expired on 31 Jan 2026: auto-renew was off since 11 Jan 2026.",
+      state: "expired",
       because: .expired, ended: 30),
     Story(
       name: "refunded after it expired", account: "rolf",
@@ -163,8 +164,8 @@ struct AccessCauseTests {
         try await api.claim(
           month, Future(isOn: true, end: 30, isInRetry: true), by: "karin", on: 31)
       },
-      verdict: "monthly could not be charged on 31 Jan 2026; access is suspended while Apple "
-        + "retries.",
+      verdict: "monthly could not be charged on 31 Jan 2026; access has been suspended since then "
+        + "while Apple retries.",
       state: "in_billing_retry", because: .billing, ended: 30),
     Story(
       name: "Apple has given up, and switched auto-renew off", account: "gerd",
@@ -214,8 +215,7 @@ struct AccessCauseTests {
 
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/accounts/\(story.account)")
-      let verdict = page.text.firstMatch(of: /<p class="verdict [a-z]+">([^<]*)/)?.1
-      let text = verdict.map { $0.replacing("&#39;", with: "'") } ?? ""
+      let text = page.verdict
       #expect(text.hasPrefix(story.verdict), "\(text)")
 
       let path = "/v1/accounts/\(story.account)/entitlements"
@@ -247,15 +247,13 @@ struct AccessCauseTests {
       #expect(
         page.contains(
           #"<p class="verdict warning">Active entitlements: lifetime. lifetime does not expire. "#
-            + "monthly could not be charged on 31 Jan 2026; access is suspended"))
+            + "monthly could not be charged on 31 Jan 2026; access has been suspended"))
     }
   }
 
   private func verdict(of account: String, _ api: TestAPI) async throws -> String {
     var browser = try await AdminBrowser.loggedIn(api)
-    let page = try await browser.get("/admin/accounts/\(account)")
-    return String(page.text.firstMatch(of: /<p class="verdict [a-z]+">([^<]*?) ?</)?.1 ?? "")
-      .replacing("&#39;", with: "'")
+    return try await browser.get("/admin/accounts/\(account)").verdict
   }
 
   @Test func `a change of the product is told, and the next one`() async throws {
@@ -340,7 +338,8 @@ struct AccessCauseTests {
           + "Jan 2026, was refunded on 6 Jan 2026.")
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/accounts/xenia")
-      #expect(page.contains(">Grants</text>") && page.contains(##"href="#grant-\##(id)""##))
+      #expect(
+        page.contains(">premium (grant)</text>") && page.contains(##"href="#grant-\##(id)""##))
     }
   }
 
@@ -355,8 +354,9 @@ struct AccessCauseTests {
       }
       #expect(
         try await verdict(of: "chloe", api).hasSuffix(
-          " 4 charges were refunded: monthly of 1 Apr 2026 on 6 Apr 2026; monthly of 2 Mar 2026 on "
-            + "7 Mar 2026; monthly of 31 Jan 2026 on 5 Feb 2026; 1 earlier."))
+          "Refunded by Apple on 6 Apr 2026: monthly, charged 1 Apr 2026. Also refunded: monthly of 2 "
+            + "Mar 2026 on 7 Mar 2026; monthly of 31 Jan 2026 on 5 Feb 2026; monthly of 1 Jan 2026 "
+            + "on 6 Jan 2026."))
       var browser = try await AdminBrowser.loggedIn(api)
       #expect(try await badgesAndHistory("chloe", &browser).badges == ["Refunded", "4 refunds"])
     }
@@ -434,16 +434,22 @@ struct AccessCauseTests {
     }
   }
 
-  @Test(arguments: [("edith", "Upgraded"), ("gerd", "Payment failed"), ("leo", "Moved")])
-  func `a badge tells why access ended`(account: String, badge: String) async throws {
+  @Test(arguments: [
+    ("upgraded by another account", "Upgraded"),
+    ("Apple has given up, and switched auto-renew off", "Payment failed"),
+    ("corrected by late evidence", "Moved"), ("moved after they had ended", "Expired"),
+  ])
+  func `a badge tells why access ended`(name: String, badge: String) async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
       try await api.describe("premium", "premium")
-      try await Self.stories.first { $0.account == account }?.tell(api)
+      let story = try #require(Self.stories.first { $0.name == name })
+      let account = story.account
+      try await story.tell(api)
       var browser = try await AdminBrowser.loggedIn(api)
       #expect(try await badgesAndHistory(account, &browser).badges == [badge])
       // The list's filter has the same words.
-      for (state, isFound) in [(badge.replacing(" ", with: "+"), true), ("Expired", false)] {
+      for (state, isFound) in [(badge.replacing(" ", with: "+"), true), ("Refunded", false)] {
         let list = try await browser.get("/admin/accounts?state=\(state)")
         #expect(list.contains(">\(account)</a>") == isFound, "\(state)")
       }
@@ -477,7 +483,8 @@ struct AccessCauseTests {
       }
       let held = try await api.get("/v1/accounts/yusuf/entitlements")["entitlements"]?[0]
       #expect(held?["ended_because"] == "family_sharing_ended")
-      #expect(try await verdict(of: "yusuf", api) == "Family Sharing ended on 6 Jan 2026.")
+      #expect(
+        try await verdict(of: "yusuf", api) == "Family Sharing of monthly ended on 6 Jan 2026.")
       let page = try await browser.get("/admin/accounts/yusuf")
       #expect(page.contains("no price (shared)") && !page.contains("(catalogue)"))
       #expect(page.contains(", no longer shared") && !page.contains("mark-refund\"><title>"))
@@ -595,5 +602,13 @@ struct AccessCauseTests {
       #expect(try await reason("gina") == "grant_ended")
       #expect(try await reason("hugo") == "grant_revoked")
     }
+  }
+}
+
+extension AdminBrowser.Page {
+  /// The first sentence of an account's page, without its links.
+  var verdict: String {
+    let verdict = text.firstMatch(of: /<p class="verdict [a-z]+">(.*?)<\/p>/)?.1 ?? ""
+    return String(verdict).replacing(/<[^>]*>/, with: "").replacing("&#39;", with: "'")
   }
 }

@@ -71,8 +71,10 @@ struct AccountPageTests {
           .contains(String(because).trimmingCharacters(in: .whitespaces)))
       #expect(page.contains("No purchases."))
       #expect(page.contains("No active entitlements: monthly of "))
-      #expect(page.contains(" was submitted here, but belongs to &lt;b&gt;anna"))
-      #expect(page.contains(", who submitted it first."))
+      #expect(
+        page.text.contains(
+          /submitted here, but belongs to <a [^>]*>&lt;b&gt;anna&lt;\/b&gt;<\/a>, who submitted it/)
+      )
       #expect(!page.contains("<b>anna"))
       #expect(
         section(Self.claimed, of: try await browser.get(AdminURL.account(names.0))).isEmpty)
@@ -268,7 +270,7 @@ struct AccountPageTests {
         "History", of: try await browser.get("/admin/accounts/anna?history_limit=500"))
       #expect(rows(all).count > 10)
       #expect(all.contains(bought.rawValue))
-      #expect(all.contains("Granted “gift-2”, no end date."))
+      #expect(all.contains("Granted gift-2 to "))
       for limit in [1, 4] {
         var (path, seen): (String?, [String]) = (
           "/admin/accounts/anna?history_limit=\(limit)", []
@@ -404,9 +406,11 @@ struct AccountPageTests {
       }
       try await check("ben")
       let history = section("History", of: try await browser.get("/admin/accounts/ben"))
-      #expect(history.contains("Granted “gold” through 30 Mar 2026 (UTC)."))
+      #expect(
+        history.replacing(/<[^>]*>/, with: "").contains(
+          "Granted gold to ben through 30 Mar 2026 (UTC)."))
       #expect(history.contains("Entitlement granted: “gold”, through 30 Mar 2026 (UTC)."))
-      #expect(history.contains("Grant of “gold” revoked."))
+      #expect(history.replacing(/<[^>]*>/, with: "").contains("Revoked gold of ben."))
       for path in ["/admin/reports/audit", "/admin/reports/audit/transactions?cell=number"] {
         let page = try await browser.get(path)
         let list = page.text.replacing(/<[^>]*>/, with: "")
@@ -438,11 +442,13 @@ struct AccountPageTests {
       #expect(refused.status == 409 && refused.contains("Nothing was changed."))
       #expect(refused.contains(">My words.</textarea>"))
       let merged = try await browser.get("/admin/accounts/ben")
-      #expect(merged.contains("The account was merged into “anna”, which gets its charges."))
+      #expect(
+        merged.contains(
+          #"merged into “<a class="code" href="/admin/accounts/anna">anna</a>”, which gets its"#))
       #expect(section("History", of: merged).contains("<q>She &lt;logged&gt; in.</q>"))
       #expect(
         section("History", of: try await browser.get("/admin/accounts/anna"))
-          .contains("“ben” was merged into this account."))
+          .replacing(/<[^>]*>/, with: "").contains("Merged ben into anna."))
     }
   }
 

@@ -55,8 +55,9 @@ struct AdminPageTests {
       let anna = try await browser.get("/admin/accounts/anna")
       #expect(
         anna.contains(
-          "monthly expired on 1 Feb 2026. The purchase of 10 Feb 2026 belongs to ben, who submitted it"
-        ))
+          "monthly expired on 1 Feb 2026: auto-renew was off since 11 Jan 2026. The purchase of 10 "
+            + "Feb 2026 belongs to "
+            + #"<a class="code" href="/admin/accounts/ben">ben</a>, who submitted it"#))
       #expect(anna.contains(">Refunded</span>"))
       #expect(anna.contains(">\(first)</a>"))
       let unknown = try await browser.get("/admin/accounts/unknown")
@@ -154,7 +155,7 @@ struct AdminPageTests {
       for id in ["nothing", "'; DROP TABLE x; --", String(repeating: "9", count: 300), "\u{1}"] {
         let none = try await browser.get(AdminURL.search(id))
         #expect(none.status == 200)
-        #expect(none.contains("No results."))
+        #expect(none.contains("No results for"))
       }
       #expect(try await browser.get("/admin/search").contains("Press <kbd>/</kbd> to search."))
     }
@@ -204,6 +205,8 @@ struct AdminPageTests {
         #expect(missing.status == 404)
         #expect(missing.contains("Page not found"))
         #expect(missing.contains("<nav") == isLoggedIn)
+        // As other pages, with the numbers of the menu.
+        #expect(missing.contains("As of <time") == isLoggedIn)
         let other = try await browser.send(.delete, "/admin/search", nil)
         #expect(other.status == 405)
         #expect(other.headers[.allow]?.contains("GET") == true)

@@ -35,6 +35,7 @@ struct TimelineTests {
       troubles: [
         TimelineLayout.Span(from: day(5, 10), until: day(5, 16), isGrace: true)
       ],
+      renewing: [(day(1, 1), day(1, 10)), (day(2, 10), day(6, 1))],
       switches: [
         (at: day(1, 10), isOn: false, text: "off", href: nil),
         (at: day(2, 10), isOn: true, text: "on", href: nil),
@@ -93,7 +94,7 @@ struct TimelineTests {
     #expect(lane.marks.map(\.at) == [day(1, 10)])
   }
 
-  @Test func `auto-renew is on until it is switched off, however often`() throws {
+  @Test func `auto-renew has a lane, with its switches`() throws {
     let lane = try lane("Auto-renew")
     #expect(lane.spans.map(\.from) == [day(1, 1), day(2, 10)])
     #expect(lane.spans.map(\.until) == [day(1, 10), day(6, 1)])
@@ -136,7 +137,7 @@ struct TimelineTests {
     #expect(picture.signs.map(\.label) == ["poll"])
     #expect(
       picture.ticks.map(\.label)
-        == ["1 Jan", "3 Jan", "5 Jan", "7 Jan", "9 Jan", "11 Jan"])
+        == ["1 Jan 2026", "", "5 Jan", "7 Jan", "9 Jan", "11 Jan"])
   }
 
   @Test func `the label of the present stands behind it where there is no room before it`() {

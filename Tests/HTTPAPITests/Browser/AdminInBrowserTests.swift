@@ -45,7 +45,7 @@ struct AdminInBrowserTests {
       ] {
         try await browser.open("/admin/search")
         try await story.search(for: id, leadingTo: path)
-        if id == "unknown" { try await browser.see("No results.") }
+        if id == "unknown" { try await browser.see("No results for") }
       }
 
       try await browser.see("Active entitlements: premium.")

@@ -32,7 +32,7 @@ extension AdminInBrowserTests {
         (1, Self.search(order), "h1", "monthly · rita · "),
         (
           4, Self.search("carl") + [
-            .click(.link("Transfer subscription…")), .type("dora", into: "#account-id"), reason,
+            .click(.link("Transfer monthly…")), .type("dora", into: "#account-id"), reason,
             .click("button.primary"), .click("main form button[type=submit]"),
           ], ".flash", "Transaction \(story.renewal) was transferred to “dora”."
         ),
