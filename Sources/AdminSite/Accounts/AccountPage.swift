@@ -151,6 +151,7 @@ struct AccountPageController: Controller {
     if let last {
       let isQuiet =
         last.state == .expired && open.isEmpty && claim == nil
+        && charges.unclaimedInWords(at: now, besides: nil).isEmpty
         && found.allSatisfy { $0.counterpart == nil }
       return (
         found + [refund, claim].compactMap(\.self) + open,

@@ -18,7 +18,7 @@ struct AccountSentenceTests {
   }
 
   private func buttons(_ page: AdminBrowser.Page) -> [String] {
-    page.text.matches(of: /<a class="button" href="[^"]*">((?:Transfer|Assign)[^<]*)/).map {
+    page.text.matches(of: /<a class=\x22button\x22 href=\x22[^\x22]*\x22>((?:Transfer|Assign)[^<]*)/).map {
       String($0.1)
     }
   }
@@ -77,6 +77,23 @@ struct AccountSentenceTests {
           "monthly, charged 1 Jan 2026, is unclaimed (paid through 31 Jan 2026)."))
       #expect(released.contains(#"<p class="verdict warning">"#))
       #expect(buttons(released) == ["Assign monthly…"])
+    }
+  }
+
+  @Test func `an unclaimed purchase needs attention as long as its period lasts`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.claim(Self.month, Future(isOn: false, end: 30), by: "mia", on: 10)
+      let bought = Payment(id: "2", from: 50, to: 80)
+      try await api.deliver(Notice("SUBSCRIBED", "RESUBSCRIBE", bought, on: 50.1))
+      for (day, tone) in [(60.0, "warning"), (90, "quiet")] {
+        api.live(until: day)
+        let mia = try await page(of: "mia", api)
+        #expect(
+          mia.verdict.hasSuffix(
+            "The purchase of 20 Feb 2026 is unclaimed (paid through 22 Mar 2026)."))
+        #expect(mia.contains(#"<p class="verdict \#(tone)">"#), "\(day)")
+      }
     }
   }
 
