@@ -18,7 +18,9 @@ struct AccountSentenceTests {
   }
 
   private func buttons(_ page: AdminBrowser.Page) -> [String] {
-    page.text.matches(of: /<a class=\x22button\x22 href=\x22[^\x22]*\x22>((?:Transfer|Assign)[^<]*)/).map {
+    page.text.matches(
+      of: /<a class=\x22button\x22 href=\x22[^\x22]*\x22>((?:Transfer|Assign)[^<]*)/
+    ).map {
       String($0.1)
     }
   }
