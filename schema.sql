@@ -1559,12 +1559,14 @@ CREATE TABLE movement_day (
 COMMENT ON TABLE movement_day IS 'Projection: daily sums of movements. [local]';
 
 -- Exchange rates to the operator's currency, from a day on: sums across currencies need them. A
--- rate is corrected by another row for the same day; the earlier one stays for reports as of then.
+-- rate is corrected or removed by another row for the same day; the earlier one stays for reports as
+-- of then.
 CREATE TABLE exchange_rate (
     reporting_currency text    NOT NULL CHECK (reporting_currency ~ '^[A-Z]{3}$'),
     currency           text    NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
     valid_from         date    NOT NULL,
-    rate               numeric NOT NULL CHECK (rate > 0 AND rate < 'infinity'),
+    -- Null: the day's rate was removed.
+    rate               numeric CHECK (rate > 0 AND rate < 'infinity'),
     recorded_at        timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (reporting_currency, currency, valid_from, recorded_at),
     CONSTRAINT exchange_rate_of_two CHECK (reporting_currency <> currency)
@@ -1576,7 +1578,8 @@ CREATE TABLE commission (
     -- Empty: all products without rows of their own.
     product_id  text        NOT NULL CHECK (length(product_id) <= 255),
     valid_from  date        NOT NULL,
-    percent     numeric     NOT NULL CHECK (percent BETWEEN 0 AND 100),
+    -- Null: the day's commission was removed.
+    percent     numeric     CHECK (percent BETWEEN 0 AND 100),
     recorded_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (product_id, valid_from, recorded_at)
 );

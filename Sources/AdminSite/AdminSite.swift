@@ -24,7 +24,9 @@ package struct AdminSite: Site {
   package func serves(_ path: String) -> Bool { AdminURL.contains(path) }
 
   package func addMiddleware(to router: Router<APIContext>) {
-    router.addMiddleware { AdminAnswers(api: api, proxy: proxy) }
+    router.addMiddleware {
+      AdminAnswers(api: api, proxy: proxy, checkup: installation.checkup)
+    }
   }
 
   package func addRoutes(to router: Router<APIContext>) {
@@ -45,7 +47,9 @@ package struct AdminSite: Site {
     let support = router.group().add(middleware: SessionRequired(role: .support))
     support
       .post("/admin/logout", use: login.logOut)
-      .get("/admin", use: OverviewPageController(api: api).show)
+      .get(
+        "/admin", use: OverviewPageController(api: api, checkup: installation.checkup).show
+      )
       .get("/admin/search", use: SearchController(api: api).show)
       .get("/admin/accounts", use: CustomerListController(api: api).show)
       .get("/admin/accounts/{account_id}", use: accounts.show)
@@ -76,6 +80,7 @@ package struct AdminSite: Site {
       RateFormController(api: api, kind: kind)
         .addRoutes(to: admin, at: AdminURL.rate(kind.rawValue))
     }
+    RateRemovalController(api: api).addRoutes(to: admin, at: "/admin/rates/removal")
     OwnershipController(api: api, isRelease: false).addRoutes(
       to: support, at: "/admin/transactions/{transaction_id}/transfer")
     OwnershipController(api: api, isRelease: true).addRoutes(

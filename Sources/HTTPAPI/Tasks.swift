@@ -17,7 +17,7 @@ package struct UntilShutdown: Service, CustomStringConvertible {
 
 extension Task where Failure == any Error {
   /// The result, or nil if it takes longer than `patience`; the task goes on.
-  func result(within patience: Duration) async -> Result<Success, any Error>? {
+  package func result(within patience: Duration) async -> Result<Success, any Error>? {
     let (results, first) = AsyncStream.makeStream(
       of: Result<Success, any Error>.self, bufferingPolicy: .bufferingOldest(1))
     let waiter = Task<Void, Never> {

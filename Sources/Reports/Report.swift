@@ -266,9 +266,10 @@ extension ReportColumn.Kind {
 }
 
 extension ReportChoices {
-  /// The day of the moment that the report is about, which is not over.
+  /// The day that is not over at the moment that the report is about: after the last millisecond of
+  /// a day, the next one.
   func today(at now: Timestamp) -> SQL {
-    "(\(PostgresTimestamp(moment(at: now))) AT TIME ZONE \(timeZone))::date"
+    "(\(PostgresTimestamp(moment(at: now) + .milliseconds(1))) AT TIME ZONE \(timeZone))::date"
   }
 
   /// A choice as an argument; nil: it is left to the function's default.

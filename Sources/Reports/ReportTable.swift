@@ -71,7 +71,7 @@ extension ReportTable {
     guard let reportingCurrency, !unconverted.isEmpty else { return nil }
     let currencies = unconverted.joined(separator: ", ")
     return "No exchange rate to \(reportingCurrency) is known for \(currencies) on these days, so "
-      + "those amounts were not converted. Set rates on the page Rates or with `tenure rates`."
+      + "those amounts were not converted."
   }
 }
 
@@ -103,8 +103,9 @@ extension ReportTable {
     let numbers = Set(shown.indices.filter { columns[shown[$0]].isNumber })
     let text = lines.aligned(right: numbers).map { $0 + "\n" }.joined()
     let notes =
-      [isCutShort ? "There are more rows: ask for them with a higher limit." : nil] + [
-        unconvertedNote
+      [
+        isCutShort ? "There are more rows: ask for them with a higher limit." : nil,
+        unconvertedNote.map { $0 + " Set rates on the page Rates or with `tenure rates`." },
       ]
     return text + notes.compactMap(\.self).map { $0 + "\n" }.joined()
   }

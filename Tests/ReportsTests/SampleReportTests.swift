@@ -140,6 +140,10 @@ struct SampleReportTests {
         .churn, "as known then",
         { $0.knownAt = Timestamp(day(2026, 4, 1)) }, [false, true]
       ),
+      (
+        .churn, "as known at the end of a day",
+        { $0.knownAt = Timestamp(day(2026, 4, 1)) - .milliseconds(1) }, [false]
+      ),
       (.retention, "the last period", { $0.to = day(2026, 3, 31) }, [false, true]),
     ]
     try await withSamples { reports, _ in

@@ -47,7 +47,7 @@ private struct ActionSentence {
       data?[name]?.integer.map { Count.text(Int($0), one) } ?? "\(one)s"
     }
     func rate(_ verb: String, _ unit: String = "") -> [TextPiece] {
-      let value = data?["value"]?.string.map { " to \($0)\(unit)" } ?? ""
+      let value = data?["value"].map { " to \($0.string.map { $0 + unit } ?? "none")" } ?? ""
       let day = data?["valid_from"]?.string.map { " from \(CalendarDate.name($0))" } ?? ""
       return plain(verb) + [(subject, AdminURL.rates)] + plain(value + day)
     }

@@ -265,7 +265,8 @@ extension ChartData {
   private static let colours = [
     "Returned": 3, "Resubscribed": 3, "Recovered": 3, "Converted": 3, "Expansion": 4,
     "Changed in": 4, "Contraction": 6, "Changed out": 6, "Refunded": 2, "Refunds": 2, "Entered": 5,
-    "Involuntary": 5, "In grace period": 5, "Grace period": 5,
+    "Involuntary": 5, "In grace period": 5, "Grace period": 5, "Currency changed": 5,
+    "Exchange rates": 2,
   ]
 
   /// The class of a series' colour: cool ones for gains and warm ones for losses, which repeat.
@@ -300,9 +301,28 @@ extension ChartData {
           self.series.indices.contains(index)
             ? seriesClass(index)
             : series.name == previous?.name ? Self.previousClass : Self.netClass,
-          series.name, (sumsUp ? sum(series.values) : series.values.last ?? nil).map(unit.text)
+          series.name,
+          sumsUp
+            ? total(series.values, hasOpen: series.name != previous?.name)
+            : (series.values.last ?? nil).map(unit.text)
         )
       }
+  }
+
+  /// The sum of the finished buckets and, apart from it, what is counted so far, as in `1 + 3 so far`.
+  ///
+  /// - Parameter hasOpen: Whether the unfinished buckets of the series can still grow.
+  private func total(_ values: [Int64?], hasOpen: Bool) -> String? {
+    let open = hasOpen ? unfinished : []
+    func sum(_ isOpen: Bool) -> Int64? {
+      values.enumerated().filter { unfinished.contains($0.offset) == isOpen }
+        .compactMap(\.element).reduce(nil) { ($0 ?? 0) + ChartScale.clamped($1) }
+    }
+    let soFar = open.isEmpty ? nil : sum(true)
+    guard let soFar, soFar != 0 else { return (sum(false) ?? soFar).map(unit.text) }
+    guard !isAllUnfinished, let ended = sum(false) else { return "\(unit.text(soFar)) so far" }
+    return unit.text(ended) + (soFar < 0 ? " − " : " + ")
+      + "\(unit.number(Int64(clamping: soFar.magnitude))) so far"
   }
 
   /// Whether no finished bucket has a number, so that the sums are those of the others.
@@ -312,15 +332,11 @@ extension ChartData {
     }
   }
 
-  /// The sum of the finished buckets; nil if none is known.
-  private func sum(_ values: [Int64?]) -> Int64? {
-    values.enumerated().filter { isAllUnfinished || !unfinished.contains($0.offset) }
-      .compactMap(\.element)
-      .reduce(nil) { ($0 ?? 0) + ChartScale.clamped($1) }
-  }
-
   private func label(of bucket: Int) -> String {
-    buckets[bucket].label + (unfinished.contains(bucket) ? " so far" : "")
+    let label = buckets[bucket].label
+    // The axis has numbers alone.
+    let name = Int(label) == nil ? label : "\(categories ?? "") \(label)"
+    return name + (unfinished.contains(bucket) ? " so far" : "")
       + (remarks[bucket].map { " (\($0))" } ?? "")
   }
 
@@ -353,8 +369,7 @@ extension ChartData {
       return (
         x(of: start),
         Coordinate.text(Double(index + 1 - start) / Double(count) * 100),
-        "\(label(of: index)): "
-          + (values.isEmpty ? "not known" : values.joined(separator: ", "))
+        "\(label(of: index))\n" + (values.isEmpty ? "not known" : values.joined(separator: "\n"))
       )
     }
   }

@@ -148,7 +148,7 @@ struct CalendarTicks: Sendable {
   /// At most that many marks, none closer than the finest distance: days have no hours.
   init(from: Timestamp, until: Timestamp, most: Int, finest: Duration = .zero) {
     var marks: [(moment: Timestamp, label: String)] = []
-    for step in Step.all where from < until && marks.isEmpty && step.shortest >= finest {
+    for step in Step.all where from < until && marks.isEmpty && step.longest >= finest {
       let moments = step.marks(from: from, until: until, most: most)
       let first = moments.firstIndex { $0.dayAndTime.millisecondOfDay == 0 }
       marks = moments.enumerated().map { index, moment in
@@ -177,11 +177,11 @@ struct CalendarTicks: Sendable {
       .map { .time($0, from: epoch) } + [7, 14].map { .time(.days($0), from: monday) }
       + [1, 2, 3, 6, 12, 24, 60, 120, 600, 1200].map(months)
 
-    /// The shortest: February has 28 days.
-    var shortest: Duration {
+    /// The longest: most months have 31 days.
+    var longest: Duration {
       switch self {
       case .time(let length, _): length
-      case .months(let months): .days(28 * months)
+      case .months(let months): .days(31 * months)
       }
     }
 

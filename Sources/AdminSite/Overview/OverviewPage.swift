@@ -6,13 +6,17 @@ import Subscriptions
 
 struct OverviewPageController: Controller {
   let api: API
+  let checkup: Checkup
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     guard context.caller?.role == .admin else {
       return .redirect(to: AdminURL.customers, type: .normal)
     }
+    async let faults = checkup.recentFaults()
     let answers = await OverviewAnswers.ask(api.reportCoordinator)
+    var context = context
+    context.admin.faults = await faults
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
     if !answers.working.isEmpty { frame.refreshSeconds = ReportPageController.refreshSeconds }
     let customers = try await CustomerListController(api: api).latest(5)
@@ -23,7 +27,9 @@ struct OverviewPageController: Controller {
       answers.tables[.active].map { ReportCharts(table: $0, request: weeks).pictures } ?? []
     return PageRenderer.response(
       (
-        page: frame, attention: answers.attention(with: frame.waiting, at: pages.now()),
+        page: frame,
+        attention: answers.attention(
+          with: frame.waiting, faults: context.admin.faults, at: pages.now()),
         groups: answers.groups, weekNote: answers.weekNote,
         activeChart: charts.first ?? Chart(linesOf: Self.nothing("Active subscriptions")),
         movementChart: charts.dropFirst().first

@@ -8,7 +8,7 @@ extension OverviewAnswers {
   var groups: [(heading: String, tiles: [Tile])] {
     let totals = [
       stock(.active, "Active", "active", more: Tone.good),
-      stock(.trials, "Trials", "trials", more: Tone.info), churn,
+      stock(.trials, "Open trials", "trials", more: Tone.info), churn,
       stock(
         .billingIssues, "Billing issues", "in_grace_period", "in_billing_retry",
         more: Tone.warning, less: Tone.good),
@@ -47,8 +47,8 @@ extension OverviewAnswers {
   /// What the legends of the charts by week leave out.
   var weekNote: String? {
     thisWeek.map {
-      "Weeks run from Monday to Sunday (UTC). The totals leave out the week that began on "
-        + "\($0.day) \($0.monthName) and has not ended."
+      "Weeks run from Monday to Sunday (UTC). The week that began on \($0.day) \($0.monthName) has not "
+        + "ended: its numbers so far are apart from the totals."
     }
   }
 
@@ -161,7 +161,7 @@ extension OverviewAnswers {
 
   /// Charges less refunds, each in its currency.
   private var revenue: [Tile] {
-    let label = "Revenue this month"
+    let label = "Net revenue this month"
     guard let asOf = tables[.revenue]?.asOf else { return [empty(.revenue, label)] }
     let all = rows(.revenue).currencies.map { currency in
       (currency: currency, months: months(asOf, "net_by_refund_milliunits", currency: currency))
@@ -205,7 +205,7 @@ extension OverviewAnswers {
 
   /// The churn of the last complete week.
   private var churn: Tile {
-    guard tables[.churn] != nil else { return empty(.churn, "Churn") }
+    guard tables[.churn] != nil else { return empty(.churn, "Weekly churn") }
     let shares = rows(.churn).map { row -> (Int64?, String) in
       let (churned, active) = (row.integer("churned"), row.integer("active_at_start"))
       let week = row["from_day"]?.text.flatMap { CalendarDate(iso8601: $0) }.map {
@@ -218,7 +218,7 @@ extension OverviewAnswers {
     }
     let whole = shares.dropLast()
     return Tile(
-      label: "Churn", value: whole.last?.0.map(ChartUnit.share.text) ?? "—",
+      label: "Weekly churn", value: whole.last?.0.map(ChartUnit.share.text) ?? "—",
       note: whole.last?.1, href: OverviewQuestion.churn.href,
       sparkline: Sparkline(whole.map(\.0), name: "Churn per week", unit: .share))
   }
@@ -293,10 +293,15 @@ extension OverviewAnswers {
   // MARK: Attention
 
   /// Work that needs an administrator.
-  func attention(with waiting: AccountStore.WaitingCounts?, at now: Timestamp) -> [some Sendable] {
+  func attention(with waiting: AccountStore.WaitingCounts?, faults: Int?, at now: Timestamp)
+    -> [some Sendable]
+  {
     let parked = counted(["jobs_parked", "deliveries_parked"])
     let rejected = counted(["submissions_rejected"])
     return [
+      item(
+        Int64(faults ?? 0), "fault found by the health checks", "faults found by the health checks",
+        nil, AdminURL.health, Tone.bad),
       item(
         Int64(waiting?.unclaimed.count ?? 0), "unclaimed charge", "unclaimed charges",
         waiting?.unclaimed.since.map { (now - $0).inMilliseconds }, AdminURL.unclaimed, Tone.warning

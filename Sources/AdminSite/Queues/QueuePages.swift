@@ -99,7 +99,9 @@ struct QueueController: Controller {
 
   @Sendable
   func retryJobs(_ request: Request, context: APIContext) async throws -> Response {
-    let ids = try context.admin.chosenNumbers("retry")
+    guard let ids = try context.admin.chosenNumbers("retry") else {
+      return nothingChosen(at: AdminURL.parked, request, context)
+    }
     let count = try await ledger.jobs.restartJobs(
       .discardedNumbers(ids), by: try context.actingAdministrator(), at: now())
     return done(count, "job", will: "retried", at: AdminURL.parked, request, context)
@@ -107,7 +109,9 @@ struct QueueController: Controller {
 
   @Sendable
   func redeliver(_ request: Request, context: APIContext) async throws -> Response {
-    let ids = try context.admin.chosenNumbers("redeliver")
+    guard let ids = try context.admin.chosenNumbers("redeliver") else {
+      return nothingChosen(at: AdminURL.parked, request, context)
+    }
     let count = try await ledger.webhooks.redeliverParked(
       ids, by: try context.actingAdministrator(), at: now())
     return done(
@@ -144,8 +148,8 @@ struct QueueController: Controller {
       "Receiver", webhook?.host ?? "not configured", isCode: webhook != nil,
       note: webhook == nil ? "set TENURE_WEBHOOK_URL" : nil)
     let counts = [
-      count("Waiting", status.waiting), count("Retried", status.failing),
-      count("Failed", status.parked, href: AdminURL.parked + "#webhooks"),
+      count("Waiting now", status.waiting), count("Being retried now", status.failing),
+      count("Failed now", status.parked, href: AdminURL.parked + "#webhooks"),
     ]
     let since = status.oldestDueSince.map { [Property("Waiting since", $0)] } ?? []
     let types = LedgerEvent.Kind.allCases.map(\.rawValue) + [WebhookAttempt.test]
@@ -171,9 +175,12 @@ struct QueueController: Controller {
 
   @Sendable
   func redeliverAttempted(_ request: Request, context: APIContext) async throws -> Response {
+    guard let ids = try context.admin.chosenNumbers("redeliver") else {
+      return nothingChosen(at: AdminURL.webhooks, request, context)
+    }
     let administrator = try context.actingAdministrator()
     var count = 0
-    for id in Set(try context.admin.chosenNumbers("redeliver")).sorted()
+    for id in Set(ids).sorted()
     where try await ledger.webhooks.redeliver(id, by: administrator, at: now()) == .scheduled {
       count += 1
     }
@@ -212,7 +219,7 @@ struct QueueController: Controller {
       ], account: logged.accountID)
     // What is no longer kept can't be sent again.
     if logged.body == nil { row.value = nil }
-    row.payload = logged.body
+    row.payload = logged.body.map { (try? JSONValue(parsing: $0.utf8))?.indented() ?? $0 }
     row.fault = attempt.failure
     row.attempts = "\(attempt.took.inMilliseconds) ms"
     return row
@@ -270,6 +277,7 @@ struct QueueController: Controller {
   @Sendable
   func verify(_ request: Request, context: APIContext) async throws -> Response {
     let ids = try context.admin.chosen("verify").map { try UUID(parsing: $0, field: "item") }
+    guard !ids.isEmpty else { return nothingChosen(at: AdminURL.rejected, request, context) }
     let count = try await ledger.submissions.verifyAgain(
       ids, by: try context.actingAdministrator(), at: now())
     return done(
@@ -282,7 +290,8 @@ struct QueueController: Controller {
     }
     let id = submission.id.text
     return row(
-      id, "Submission", id, fault: submission.problem?.detail,
+      id, "Submission", id,
+      fault: submission.problem?.detail.replacing("`receipt_data`", with: "The receipt"),
       since: submission.decidedAt ?? submission.receivedAt, attempts: submission.attempts,
       badges: [
         Badge(
@@ -290,6 +299,15 @@ struct QueueController: Controller {
           identifier: submission.problem?.code), status,
       ].compactMap(\.self),
       account: submission.accountID)
+  }
+
+  /// The list again, with what is missing.
+  private func nothingChosen(at path: String, _ request: Request, _ context: APIContext)
+    -> Response
+  {
+    PageRenderer.done(
+      Flash(message: "Nothing was changed. Select at least one row first.", tone: Tone.warning),
+      then: path, request, context)
   }
 
   private func done(
@@ -326,24 +344,25 @@ private struct LastOwners: Sendable {
 }
 
 extension AdminContext {
-  /// The rows selected for an action; throws a ``Problem`` for another one or an empty selection.
+  /// The rows selected for an action; throws a ``Problem`` for another one.
   fileprivate func chosen(_ action: String) throws -> [String] {
     guard form["do"] == ExactText(action) else {
       throw Problem.invalid("do", "must be \(action)")
     }
     let items = form.all("item").map(\.rawValue)
-    guard !items.isEmpty else { throw Problem(.invalidRequest, "Select a row.", field: "item") }
     guard items.count <= PagePart.most else {
       throw Problem.invalid("item", "may occur at most \(PagePart.most) times")
     }
     return items
   }
 
-  fileprivate func chosenNumbers(_ action: String) throws -> [Int64] {
-    try chosen(action).map { text in
+  /// Nil for an empty selection.
+  fileprivate func chosenNumbers(_ action: String) throws -> [Int64]? {
+    let numbers = try chosen(action).map { text in
       guard let id = Int64(text) else { throw Problem.invalid("item", "must be a number") }
       return id
     }
+    return numbers.isEmpty ? nil : numbers
   }
 }
 
@@ -381,6 +400,28 @@ extension DataTable {
       DataCell(text: ChartUnit.count.text(Int64(count)), isNumber: true),
       DataCell(text: Moment(lastAt).text),
     ])
+  }
+}
+
+extension JSONValue {
+  /// The text for people, with a line for each member and element.
+  fileprivate func indented(_ margin: String = "") -> String {
+    func lines(_ parts: [String], _ start: String, _ end: String) -> String {
+      guard !parts.isEmpty else { return start + end }
+      let inner = parts.map { "\n\(margin)  \($0)" }.joined(separator: ",")
+      return "\(start)\(inner)\n\(margin)\(end)"
+    }
+    switch self {
+    case .object(let members):
+      return lines(
+        members.map { member in
+          let key = JSONValue.string(member.key.rawValue).indented()
+          return "\(key): \(member.value.indented(margin + "  "))"
+        }, "{", "}")
+    case .array(let elements):
+      return lines(elements.map { $0.indented(margin + "  ") }, "[", "]")
+    case .string, .integer, .number, .bool, .null: return String(decoding: bytes, as: UTF8.self)
+    }
   }
 }
 

@@ -91,6 +91,9 @@ package enum AdminURL {
   /// The form that sets a rate: `exchange` or `commission`.
   static func rate(_ kind: String) -> String { "/admin/rates/\(encoded(kind))" }
 
+  /// The form that removes a rate, which the query names.
+  static let rateRemoval = "/admin/rates/removal"
+
   static func report(_ name: String, choices: [(name: String, value: String)] = []) -> String {
     address("/admin/reports/\(encoded(name))", query: choices)
   }

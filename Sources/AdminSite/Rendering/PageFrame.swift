@@ -150,6 +150,8 @@ struct DataCell: Sendable {
   var pieces: [TextPiece] = []
   /// After the text.
   var tags: [Tag] = []
+  /// Whether the number still grows.
+  var isUnfinished = false
   /// The intensity of a cohort table's cell, from 0 to 10.
   var heat: Int?
 }

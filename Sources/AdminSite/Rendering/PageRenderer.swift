@@ -33,7 +33,8 @@ struct PageRenderer: Sendable {
     guard let session = context.admin.session else { return PageFrame(title: title) }
     return PageFrame(
       title: title, administrator: session.caller.name, csrfToken: session.formToken,
-      navigation: navigation(of: session.caller.role, at: current, waiting),
+      navigation: navigation(
+        of: session.caller.role, at: current, waiting, faults: context.admin.faults),
       flash: context.admin.flash, waiting: waiting)
   }
 
@@ -47,7 +48,7 @@ struct PageRenderer: Sendable {
 
   private static func navigation(
     of role: APIKeys.Role, at current: String?,
-    _ waiting: AccountStore.WaitingCounts?
+    _ waiting: AccountStore.WaitingCounts?, faults: Int?
   ) -> [(heading: String?, items: [PageFrame.NavigationItem])] {
     func item(_ label: String, _ href: String, _ count: Int? = nil) -> PageFrame.NavigationItem {
       (label, href, href == current, count.flatMap(bounded))
@@ -79,7 +80,7 @@ struct PageRenderer: Sendable {
         "Setup",
         [
           products, item("Webhooks", AdminURL.webhooks, waiting?.deliveries),
-          item("Health", AdminURL.health),
+          item("Health", AdminURL.health, faults),
         ]
       ),
     ]
@@ -177,6 +178,7 @@ private struct PageContentType: MustacheContentType {
 struct AdminAnswers: RouterMiddleware, Controller {
   let api: API
   let proxy: TrustedProxy?
+  let checkup: Checkup
 
   func handle(
     _ request: Request, context: APIContext,
@@ -193,6 +195,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
       } else {
         context.admin.session = try await session(of: request)
       }
+      context.admin.faults = await checkup.faults
       context.admin.flash = sealed.flatMap { context.admin.session?.flash(sealed: $0) }
       response = try await next(request, context)
     } catch let error as HTTPParserError {

@@ -116,6 +116,7 @@ extension DataTable {
           if let row = months[month], let amount = row[column]?.integer {
             cell.text = unit.number(amount)
             cell.href = itemized.flatMap { amount == 0 ? nil : href($0, row) }
+            cell.isUnfinished = !request.hasEnded(row, of: table)
           }
           cells.append(cell)
         }
@@ -123,7 +124,7 @@ extension DataTable {
       },
       emptyText: "No cohorts yet.",
       note: "Each row is a cohort: the subscriptions first paid in that month. \(meaning) The last "
-        + "month of each cohort has not ended.")
+        + "month of each cohort has not ended and is shown in grey.")
   }
 
   /// The states of subscriptions, in the order of their lives.
@@ -138,6 +139,17 @@ extension DataTable {
     let states = Self.states.filter(found.contains) + found.subtracting(Self.states).sorted()
     let products = Dictionary(grouping: table.records) { $0["product_id"]?.text ?? "" }
       .sorted { $0.key < $1.key }
+    var columns = states.map { state in
+      (
+        column: DataColumn(
+          label: EnumText.label(state, in: "state"), isNumber: true, identifier: state),
+        states: [state]
+      )
+    }
+    let active = ["active_renewing", "active_cancelled"]
+    if found.isSuperset(of: active) {
+      columns.insert((DataColumn(label: "Active, all", isNumber: true), active), at: active.count)
+    }
     func number(_ rows: [ReportRow]) -> DataCell {
       let sum = rows.reduce(0) { $0 + $1.integer("number") }
       return DataCell(
@@ -148,21 +160,20 @@ extension DataTable {
             .map(request.href), isNumber: true, isNil: sum == 0)
     }
     func row(_ name: DataCell, _ records: [ReportRow]) -> DataRow {
-      let cells = states.map { state in number(records.filter { $0["state"]?.text == state }) }
+      let cells = columns.map { column in
+        number(records.filter { column.states.contains($0["state"]?.text ?? "") })
+      }
       return DataRow(cells: [name] + cells + [number(records)])
     }
     self.init(
       caption: request.report.label,
       columns: [DataColumn(label: "Product")]
-        + states.map {
-          DataColumn(
-            label: EnumText.label($0, in: "state"), isNumber: true, identifier: $0)
-        } + [DataColumn(label: "Total", isNumber: true)],
+        + columns.map(\.column) + [DataColumn(label: "Total", isNumber: true)],
       rows: products.map { product, records in
-        row(
-          DataCell(
-            text: product.isEmpty ? "Granted" : product, isHeading: true,
-            isCode: !product.isEmpty), records)
+        var heading = DataCell(
+          text: product.isEmpty ? "Granted" : product, isHeading: true, isCode: !product.isEmpty)
+        heading.takeName(from: request.productNames)
+        return row(heading, records)
       },
       emptyText: "No data for these filters.")
     if products.count > 1 {
@@ -256,13 +267,19 @@ extension DataTable {
 
 extension DataCell {
   /// A share with one decimal, rounded to the nearest, and 100% only for all.
+  static func retained(_ retained: Int64, of size: Int64) -> String? {
+    ReportValue.share(of: retained, in: size, parts: 1000).map { "\($0 / 10).\($0 % 10)%" }
+  }
+
   fileprivate init(retained: Int64?, of size: Int64, href: String?, isUnfinished: Bool) {
-    guard let retained, let share = ReportValue.share(of: retained, in: size, parts: 1000) else {
+    guard let retained, let text = Self.retained(retained, of: size),
+      let share = ReportValue.share(of: retained, in: size, parts: 1000)
+    else {
       self.init(text: "", isNumber: true)
       return
     }
     self.init(
-      text: "\(share / 10).\(share % 10)%", href: href, isNumber: true,
+      text: text, href: href, isNumber: true,
       heat: isUnfinished ? nil : Int(min(max(share / 100, 0), 10)))
   }
 }

@@ -57,12 +57,13 @@ extension DataTable {
       columns: [
         DataColumn(label: kind == .exchange ? "Currency" : "Product"),
         DataColumn(label: kind == .exchange ? "Rate" : "Percent", isNumber: true),
-        DataColumn(label: "Valid from"),
+        DataColumn(label: "Valid from"), DataColumn(label: ""),
       ],
       rows: rates.filter(kind.includes).map { rate in
         DataRow(cells: [
           DataCell(text: rate.label, isHeading: true), DataCell(text: rate.value, isNumber: true),
           DataCell(text: CalendarDate.name(rate.validFrom)),
+          DataCell(text: "Remove…", href: AdminURL.removal(of: rate)),
         ])
       },
       emptyText: emptyText)
@@ -92,7 +93,7 @@ struct RateFormController: ActionController {
       throw Problem.invalid(error.field.rawValue, error.text)
     }
     return sent.done(
-      "\(rate.label): \(rate.value)\(kind == .commission ? "%" : "") from \(CalendarDate.name(rate.validFrom)).",
+      "\(rate.sentenceStart) is \(rate.shownValue) from \(CalendarDate.name(rate.validFrom)) on.",
       then: AdminURL.rates)
   }
 
@@ -131,5 +132,74 @@ struct RateFormController: ActionController {
         field(.validFrom, "Valid from", type: "date", hint: "The first day on which it applies.")
       ],
       buttonLabel: "Set", subject: PageLink(label: "Rates", href: AdminURL.rates))
+  }
+}
+
+/// The form that removes a rate.
+struct RateRemovalController: ActionController {
+  let api: API
+
+  func subject(of request: Request, _ context: APIContext) async throws -> Rate {
+    let fields = EncodedFields(query: request.uri)
+    func text(_ field: RateFault.Field) -> String? { fields[field.rawValue]?.rawValue }
+    let subject: Rate.Subject =
+      if let currency = text(.currency), let reportingCurrency = text(.reportingCurrency) {
+        .exchange(currency: currency, reportingCurrency: reportingCurrency)
+      } else {
+        .commission(productID: text(.product))
+      }
+    let rate = try await ledger.rates.rates().first {
+      $0.subject == subject && $0.validFrom == text(.validFrom)
+    }
+    guard let rate else { throw Problem(.notFound, "There is no such rate.") }
+    return rate
+  }
+
+  func perform(_ sent: SentForm, on rate: Rate) async throws -> Response {
+    try await ledger.rates.remove(rate, by: try sent.context.actingAdministrator(), at: now())
+    return sent.done(
+      "\(rate.sentenceStart) from \(CalendarDate.name(rate.validFrom)) on was removed.",
+      then: AdminURL.rates)
+  }
+
+  func form(for rate: Rate) -> ActionForm {
+    let isExchange = RateKind.exchange.includes(rate)
+    return ActionForm(
+      title: isExchange ? "Remove exchange rate" : "Remove commission",
+      action: AdminURL.removal(of: rate),
+      lead: (isExchange
+        ? "From that day on, the rate before it is valid again; without one, amounts are not converted."
+        : "From that day on, the commission before it is valid again; without one, it is 30%.")
+        + " Reports as known at an earlier time keep it.",
+      properties: [
+        Property(isExchange ? "Currency" : "Product", rate.label),
+        Property(isExchange ? "Rate" : "Percent", rate.value),
+        Property("Valid from", CalendarDate.name(rate.validFrom)),
+      ],
+      buttonLabel: "Remove", isDanger: true,
+      subject: PageLink(label: "Rates", href: AdminURL.rates))
+  }
+}
+
+extension Rate {
+  fileprivate var sentenceStart: String {
+    RateKind.exchange.includes(self)
+      ? "The exchange rate of \(label)" : "Apple's commission on \(label)"
+  }
+
+  fileprivate var shownValue: String { value + (RateKind.commission.includes(self) ? "%" : "") }
+}
+
+extension AdminURL {
+  fileprivate static func removal(of rate: Rate) -> String {
+    let subject: [(RateFault.Field, String)] =
+      switch rate.subject {
+      case .exchange(let currency, let reportingCurrency):
+        [(.currency, currency), (.reportingCurrency, reportingCurrency)]
+      case .commission(let productID): productID.map { [(.product, $0)] } ?? []
+      }
+    return page(
+      rateRemoval,
+      query: (subject + [(.validFrom, rate.validFrom)]).map { ($0.rawValue, $1) })
   }
 }

@@ -64,14 +64,23 @@ struct ReportCharts: Sendable {
   private func data(_ chart: ReportChart, _ currency: String?, id: String) -> ChartData {
     let periods = ReportPeriods(table, of: request)
     let drawn = drawn(chart)
-    func values(_ drawn: Drawn, _ table: ReportTable, _ periods: [String]) -> [Int64?] {
+    func values(_ drawn: Drawn, _ table: ReportTable, _ periods: [String?]) -> [Int64?] {
       let rows = Dictionary(
         grouping: table.records.filter {
           (currency == nil || $0["currency"]?.text == currency) && drawn.has($0)
         }, by: \.periodStart)
       // Without a row there is nothing, or nothing is known of a stock.
       let nothing: Int64? = currency != nil || !chart.isStock ? 0 : nil
-      return periods.map { rows[$0].map(drawn.series.sum) ?? nothing }
+      // Where amounts stayed in other currencies, that of the conversion is not known.
+      let unconverted = Set(
+        table.records.filter {
+          currency == request.choices.reportingCurrency && $0["currency"]?.text != currency
+        }.map(\.periodStart))
+      return periods.map { period in
+        period.flatMap { start in
+          rows[start].map(drawn.series.sum) ?? (unconverted.contains(start) ? nil : nothing)
+        }
+      }
     }
     var series = drawn.map { (name: $0.name, values: values($0, table, periods.all.map(\.from))) }
     let net = chart.net == nil ? nil : series.removeLast()
@@ -86,7 +95,10 @@ struct ReportCharts: Sendable {
       ) { first, _ in first }
       last = (
         name: "\(compared.name), previous period",
-        values: values(compared, previous, periods.all.map { starts[$0.from] ?? "" })
+        // As in the table, without what the unfinished period is compared with.
+        values: values(
+          compared, previous,
+          periods.all.map { !chart.isStock && $0.isUnfinished ? nil : starts[$0.from] })
       )
     }
     if chart.isStock, let compared = last {
@@ -100,11 +112,15 @@ struct ReportCharts: Sendable {
       buckets: periods.all.map { (at: Timestamp($0.range.first), label: $0.range.text) },
       series: series, net: net, previous: last, losses: losses(of: series.map(\.name)),
       unfinished: Set(periods.all.indices.filter { periods.all[$0].isUnfinished }),
+      remarks: Dictionary(
+        uniqueKeysWithValues: periods.all.enumerated().compactMap { index, period in
+          period.part.map { (index, $0) }
+        }),
       sumsUp: !chart.isStock)
     if let unfinished, let last = request.range?.last {
       data.note =
         "Through \(last.name). \(unfinished.range.text) so far is hatched"
-        + (chart.isStock || data.isAllUnfinished ? "." : " and not in the totals.")
+        + (chart.isStock || data.isAllUnfinished ? "." : " and counted apart.")
     }
     return data
   }
@@ -156,7 +172,7 @@ struct ReportCharts: Sendable {
     return ChartData(
       id: "chart-1-1", title: "Current subscriptions by product and state",
       buckets: products.map {
-        (at: table.asOf, label: $0.isEmpty ? "Granted" : $0)
+        (at: table.asOf, label: $0.isEmpty ? "Granted" : request.productNames[$0] ?? $0)
       },
       series: order.map { state in
         (
@@ -276,8 +292,10 @@ struct ReportSegments: Sendable {
     let sorted = sizes.sorted { ($1.value, $0.key ?? "") < ($0.value, $1.key ?? "") }.map(\.key)
     let named = sorted.count > Self.most ? Self.most - 1 : sorted.count
     let segments = sorted.prefix(named).map { value in
-      let label = value.map {
-        ReportValue.text($0).label(in: request.choices.by?.rawValue ?? "", of: table.report)
+      let label = value.map { value -> (text: String, identifier: String?) in
+        request.choices.by == .product
+          ? request.productNames[value].map { ($0, value) } ?? (value, nil)
+          : ReportValue.text(value).label(in: request.choices.by?.rawValue ?? "", of: table.report)
       }
       return Segment(
         name: label?.text ?? "Not reported", identifier: label?.identifier, values: [value])
@@ -310,6 +328,18 @@ struct ReportPeriods: Sendable {
     let from: String
     let range: DayRange
     let isUnfinished: Bool
+    /// For example `part of a week`, at the edge of a range.
+    let part: String?
+
+    init(from: String, range: DayRange, isUnfinished: Bool, of bucket: ReportChoices.Bucket?) {
+      (self.from, self.range, self.isUnfinished) = (from, range, isUnfinished)
+      part = bucket.flatMap { bucket in
+        let start = range.first.start(of: bucket)
+        let end = start.adding(1, bucket).adding(days: -1)
+        return isUnfinished || range == DayRange(first: start, last: end)
+          ? nil : "part of a \(bucket.rawValue)"
+      }
+    }
   }
 
   let all: [Period]
@@ -332,16 +362,21 @@ struct ReportPeriods: Sendable {
         // While a month lasts, it has its whole name; and some reports don't tell the last day.
         range: DayRange(
           first: first, last: isUnfinished || row["to_day"] == nil ? end : last),
-        isUnfinished: isUnfinished)
+        isUnfinished: isUnfinished, of: bucket)
     }
     var sorted = all.values.sorted { $0.from < $1.from }
     // Periods without rows.
-    if let first = sorted.first?.range.first, let last = sorted.last?.range.first {
-      var starts = request.starts(of: DayRange(first: first, last: last))
+    let found = sorted.first.map {
+      DayRange(first: $0.range.first, last: sorted.last?.range.first ?? $0.range.first)
+    }
+    if let days = found ?? request.charted {
+      var starts = request.starts(of: days)
       if let charted = request.charted, starts.count <= Self.most {
-        let wider = request.starts(of: charted.joined(to: DayRange(first: first, last: last)))
+        let wider = request.starts(of: charted.joined(to: days))
         if wider.count <= Self.most { starts = wider }
       }
+      // Of a longer range without rows, the latest.
+      starts = found == nil ? starts.suffix(Self.most) : starts
       let bucket = request.bucket ?? .day
       for start in starts where all[start.text] == nil {
         let end = start.start(of: bucket).adding(1, bucket).adding(days: -1)
@@ -352,7 +387,8 @@ struct ReportPeriods: Sendable {
         sorted.append(
           Period(
             from: start.text, range: range,
-            isUnfinished: request.range != nil && !request.hasEnded(range.last, of: table)))
+            isUnfinished: request.range != nil && !request.hasEnded(range.last, of: table),
+            of: request.bucket))
       }
       sorted.sort { $0.from < $1.from }
     }

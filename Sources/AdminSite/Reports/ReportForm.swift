@@ -11,6 +11,8 @@ struct ReportRequest: Sendable {
   let fields: EncodedFields
   private let query: String?
   var choices = ReportChoices()
+  /// By the IDs of products: names that no other product has.
+  var productNames: [String: String] = [:]
   /// By the names of the fields.
   var faults: [String: String] = [:]
 
@@ -49,11 +51,24 @@ struct ReportRequest: Sendable {
     where !known.contains(name) && !name.hasPrefix(Self.rowPrefix) {
       faults[name] = "is not a parameter of this report"
     }
+    if let range, range.last.daysSince1970 < range.first.daysSince1970 {
+      faults[ReportParameter.from.rawValue] = "is after the last day, \(range.last.name)"
+      return
+    }
     do {
       try choices.check(for: report)
     } catch {
       note(error)
     }
+  }
+
+  /// Shows products by their names.
+  mutating func take(_ catalogue: Catalogue) {
+    let named = Dictionary(grouping: catalogue.products.filter { $0.displayName != nil }) {
+      $0.displayName ?? ""
+    }
+    productNames = Dictionary(
+      uniqueKeysWithValues: named.filter { $0.value.count == 1 }.map { ($1[0].id.rawValue, $0) })
   }
 
   mutating func note(_ fault: ReportFault) { faults[fault.parameter.rawValue] = fault.text }
@@ -127,7 +142,8 @@ struct ReportForm: Sendable {
       fields.append(
         FormField(
           id: "choice-compare", name: ReportRequest.compare, label: "Compare with previous period",
-          isCheckbox: true, isChecked: request.comparesPrevious))
+          isCheckbox: true, isChecked: request.comparesPrevious,
+          hint: request.choices.by == nil ? nil : "Not with “Split by”."))
     }
     rareFields = rare.map { FormField($0, of: request, catalogue, currencies) }
     if parameters.contains(.timeZone) { timeZones = Self.timeZones }

@@ -9,6 +9,9 @@ extension ReportColumn {
     if ["resubscribed", "reactivated_milliunits"].contains(name), report != .reactivations {
       return "Returned"
     }
+    // One number has one name in all reports.
+    if name == "paid", report == .refunds { return "Charges" }
+    if name == "trials", report == .trials { return "Open trials" }
     return Self.labels[name] ?? EnumText.sentence(title)
   }
 

@@ -37,12 +37,13 @@ struct ReportPageController: Controller {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let report = try context.report()
     var asked = ReportRequest(report, query: request.uri.query, at: pages.now())
+    asked.take(catalogue)
     let previous = asked.previousChoices
     if asked.faults.isEmpty, request.query["format"] == "csv" {
       do {
         return Response(
           try await api.reports.file(of: report, asked.choices, at: pages.now()),
-          named: "\(report.name).csv", logger: context.logger)
+          named: asked.fileName(report.name), logger: context.logger)
       } catch let fault as ReportFault {
         asked.note(fault)
       }
@@ -103,13 +104,14 @@ struct ReportPageController: Controller {
   func items(_ request: Request, context: APIContext) async throws -> Response {
     let report = try context.report()
     var asked = ReportRequest(report, query: request.uri.query, at: pages.now())
+    asked.take(catalogue)
     do {
       guard asked.faults.isEmpty else { return try await refusal(of: asked, request, context) }
       let cell = try asked.cell()
       if asked.fields["format"] == "csv" {
         return Response(
           try await api.reports.file(of: cell, at: pages.now()),
-          named: "\(report.name)-\(cell.column).csv", logger: context.logger)
+          named: asked.fileName("\(report.name)-\(cell.column)"), logger: context.logger)
       }
       let offset = min(
         max(asked.fields["offset"].flatMap { Int($0.rawValue) } ?? 0, 0), Self.farthest)
@@ -117,7 +119,17 @@ struct ReportPageController: Controller {
       switch await api.reportCoordinator.outcome(question) {
       case .failed(let error): throw error
       case .answered(.items(let items)):
-        return try await page(items, of: asked, from: offset, context)
+        guard let cohort = Self.cohort(of: cell) else {
+          return try await page(items, of: asked, from: offset, context)
+        }
+        switch await api.reportCoordinator.outcome(.table(report, cohort)) {
+        case .failed(let error): throw error
+        case .answered(.table(let table)):
+          return try await page(
+            items, of: asked, from: offset, share: Self.share(cell, in: table), context)
+        case .answered, .working:
+          return try await page(asked, form: nil, nil, isWorking: true, request, context)
+        }
       case .answered, .working:
         return try await page(asked, form: nil, nil, isWorking: true, request, context)
       }
@@ -125,6 +137,38 @@ struct ReportPageController: Controller {
       asked.note(fault)
       return try await refusal(of: asked, request, context)
     }
+  }
+
+  /// The choices of the cohort's whole row, of whose size a number is shown as a share.
+  private static func cohort(of cell: ReportCell) -> ReportChoices? {
+    guard cell.report.hasCohorts, cell.column != "cohort_size", cell.choices.period != nil else {
+      return nil
+    }
+    var choices = cell.choices
+    choices.period = nil
+    return choices
+  }
+
+  /// What the cohort's table shows instead of the number itself.
+  private static func share(_ cell: ReportCell, in table: ReportTable) -> Property? {
+    let row = table.records.first { row in
+      row["period"]?.integer == cell.choices.period.map(Int64.init)
+        && cell.row.allSatisfy { name, value in
+          name == "cohort" || row[name == cell.choices.by?.column ? "segment" : name]?.text == value
+        }
+    }
+    guard let row, row.integer("cohort_size") > 0 else { return nil }
+    let size = row.integer("cohort_size")
+    let sizeText = ChartUnit.count.text(size)
+    if let retained = row["retained"]?.integer {
+      let share = DataCell.retained(retained, of: size) ?? ""
+      return Property("Retention", "\(ChartUnit.count.text(retained)) of \(sizeText) = \(share)")
+    }
+    guard let currency = row["currency"]?.text, let arpu = row["arpu_milliunits"]?.integer,
+      let revenue = row["revenue_milliunits"]?.integer
+    else { return nil }
+    let unit = ChartUnit.money(currency: currency)
+    return Property("ARPU", "\(unit.number(revenue)) / \(sizeText) = \(unit.text(arpu))")
   }
 
   /// The report's form with the faults.
@@ -160,11 +204,14 @@ struct ReportPageController: Controller {
     if let table { frame.asOf = Moment(table.asOf) }
     if isWorking { frame.refreshSeconds = Self.refreshSeconds }
     if isRight {
+      // The file of what the page begins with.
+      let file = [("format", "csv")]
       frame.actions.append(
         PageLink(
           label: "CSV",
-          href: AdminURL.report(
-            report.name, choices: asked.choices.query(of: report) + [("format", "csv")])))
+          href: actions.map {
+            AdminURL.drillDown(report.name, choices: asked.query($0.cell) + file)
+          } ?? AdminURL.report(report.name, choices: asked.choices.query(of: report) + file)))
     }
     var tables = table.map { asked.tables($0, previous: previous, revenue: revenue) } ?? []
     if let actions {
@@ -179,8 +226,8 @@ struct ReportPageController: Controller {
         definition: DefinitionText(
           try await api.reports.definitions()[report] ?? report.summary, of: report
         ).lines,
-        notes: asked.notes(at: pages.now()) + [table?.unconvertedNote].compactMap(\.self),
-        faults: asked.faultTexts, advice: table.flatMap { Self.advice($0, asked.choices) },
+        notes: asked.notes(at: pages.now()), faults: asked.faultTexts,
+        advice: table.flatMap { Self.advice($0, asked.choices) },
         action: AdminURL.report(report.name),
         range: isRight ? asked.rangeText : nil,
         presets: isRight ? asked.presets : [],
@@ -197,7 +244,8 @@ struct ReportPageController: Controller {
   }
 
   private func page(
-    _ found: ReportCellItems, of asked: ReportRequest, from offset: Int, _ context: APIContext
+    _ found: ReportCellItems, of asked: ReportRequest, from offset: Int, share: Property? = nil,
+    _ context: APIContext
   ) async throws -> Response {
     let (report, cell) = (asked.report, found.cell)
     let label = report.columns.first { $0.name == cell.column }?.label(in: report) ?? cell.column
@@ -233,7 +281,9 @@ struct ReportPageController: Controller {
     let row = cell.row.sorted { $0.key < $1.key }.map { name, value in
       let isDay = report.columns.contains { $0.name == name && $0.kind == .date }
       let shown = value.map {
-        (isDay ? ReportValue.date($0) : .text($0)).label(in: name, of: report).text
+        name == "product_id"
+          ? asked.productNames[$0] ?? $0
+          : (isDay ? ReportValue.date($0) : .text($0)).label(in: name, of: report).text
       }
       return Property(
         report.columns.first { $0.name == name }?.label(in: report) ?? EnumText.sentence(name),
@@ -241,21 +291,27 @@ struct ReportPageController: Controller {
     }
     // On other pages there may be other values. Actions are sentences.
     let common = offset > 0 || report == .audit ? [] : found.items.commonColumns
+    // The beginning of a subscription has no amount.
+    let isOfCohort = cell.column == "cohort_size"
+    let amounts = found.items.columns.filter { isOfCohort && $0.kind == .money }
     let shared = common.filter { cell.row[$0.name] == nil }.map { column in
-      let value = found.items.value(column.name, inRow: 0)?.label(in: column.name, of: report).text
+      var value = found.items.value(column.name, inRow: 0)?.label(in: column.name, of: report).text
+      if column.isProduct { value = value.flatMap { asked.productNames[$0] } ?? value }
       return "\(column.label(in: report)) \(value ?? "")"
     }
     let chosen = report.parameters.compactMap { parameter -> Property? in
       guard ![.from, .to, .days, .asOf, .timeZone, .bucket, .column].contains(parameter),
         let text = cell.choices.text(of: parameter)
       else { return nil }
-      return Property(parameter.label, text == "true" ? "yes" : text)
+      let name = parameter == .product ? asked.productNames[text] : nil
+      return Property(parameter.label, text == "true" ? "yes" : name ?? text)
     }
     var table =
       report == .audit
       ? DataTable(actions: found.items, caption: "Actions")
       : DataTable(
-        found.items, caption: "Items", environment: cell.choices.environment, without: common)
+        found.items, caption: "Items", environment: cell.choices.environment,
+        without: common + amounts, productNames: asked.productNames)
     if !shared.isEmpty { table.note = "All of them: \(shared.joined(separator: " · "))." }
     let period = cell.choices.period.map { "Month \($0) of the cohort" }
     frame.actions = [PageLink(label: "CSV", href: address([("format", "csv")]))]
@@ -267,9 +323,12 @@ struct ReportPageController: Controller {
           : found.sum.isMoney
             ? "The sum of \(entries) below." : "The sum of the counts of \(entries) below.",
         properties: [
-          Property("Period", period ?? asked.range?.text ?? asked.rangeText)
-        ] + row + chosen
-          + (found.amounts.isEmpty || found.sum.isMoney
+          Property(
+            "Period",
+            (period ?? asked.range?.text).map { "\($0), \(cell.choices.timeZone)" }
+              ?? asked.rangeText)
+        ] + [share].compactMap(\.self) + row + chosen
+          + (found.amounts.isEmpty || found.sum.isMoney || isOfCohort
             ? [] : [Property("Amount", found.amounts.map(\.words).joined(separator: ", "))]),
         table: table, paging: paging
       ), "drill-down")
@@ -277,11 +336,14 @@ struct ReportPageController: Controller {
 }
 
 extension ReportPageController {
-  /// What is to be done about unclaimed charges; nil for other reports, a part of the charges, or an
-  /// earlier moment.
+  /// What is to be done about missing exchange rates and about unclaimed charges; nil for a part of
+  /// the charges, or an earlier moment.
   private static func advice(_ table: ReportTable, _ choices: ReportChoices)
-    -> (state: String, text: String, href: String?)?
+    -> (state: String, text: String, link: PageLink?)?
   {
+    if let note = table.unconvertedNote {
+      return ("warning", note, PageLink(label: "Set rates", href: AdminURL.rates))
+    }
     guard table.report == .unclaimed, !table.isCutShort, choices.product == nil,
       choices.knownAt == nil, choices.environment == .production
     else { return nil }
@@ -301,7 +363,7 @@ extension ReportPageController {
       Count.text(Int(clamping: number), "paid charge", "paid charges")
         + "\(worth) without an account: the customer has paid and has no access. It is given when the "
         + "app submits the receipt; for a customer who asks, assign the charge by hand.",
-      AdminURL.unclaimed
+      PageLink(label: "Assign charges", href: AdminURL.unclaimed)
     )
   }
 }
@@ -329,8 +391,8 @@ extension ReportRequest {
     if choices.environment == .sandbox { notes.append("Sandbox data: no real payments.") }
     if choices.reportingCurrency != nil {
       notes.append(
-        "Converted amounts combine several currencies; remove the conversion to see the items of "
-          + "each number.")
+        "Converted amounts have no lists of items: remove the conversion to see the items of each "
+          + "number.")
     }
     return notes
   }
@@ -359,7 +421,7 @@ extension ReportRequest {
     return [
       PageLink(
         label: choices.knownAt == nil ? "As known then" : "As known now",
-        href: AdminURL.report(report.name, choices: other.query(of: report)))
+        href: href(other))
     ]
   }
 }

@@ -116,7 +116,7 @@ extension ReportRequest {
   /// The choices in force in words, as in `1 Dec 2025 – 25 Nov 2026, by month, UTC`.
   var rangeText: String {
     let filters = [
-      choices.product,
+      choices.product.map { productNames[$0] ?? $0 },
       choices.by.map { "by \(EnumText.sentence($0.rawValue).lowercased())" },
       choices.dateOf == .charge ? "by the date of the purchase" : nil,
     ]
@@ -130,12 +130,18 @@ extension ReportRequest {
     }
     let parts = [
       report.hasCohorts
-        ? "Customers who started \(range.first.start(of: .month).monthName) "
+        ? "Subscriptions first paid \(range.first.start(of: .month).monthName) "
           + "\(range.first.year) – \(range.last.monthName) \(range.last.year)" : range.text,
       report.parameters.contains(.bucket) ? bucket.map { "by \($0.rawValue)" } : nil,
       choices.timeZone,
     ]
     return (parts + filters).compactMap(\.self).joined(separator: ", ")
+  }
+
+  /// The name of a file with its days, as in `revenue-2026-01-01-to-2026-01-31.csv`.
+  func fileName(_ name: String) -> String {
+    let days = range.map { "\($0.first.text)-to-\($0.last.text)" } ?? today.text
+    return "\(name)-\(days).csv"
   }
 
   // MARK: Links
@@ -175,10 +181,13 @@ extension ReportRequest {
   ) -> (label: String, href: String, isCurrent: Bool) {
     var other = choices
     choose(&other)
+    return (label, href(other), isCurrent)
+  }
+
+  /// The report's page with other choices, compared as now.
+  func href(_ other: ReportChoices) -> String {
     let compare = comparesPrevious ? [(Self.compare, "true")] : []
-    return (
-      label, AdminURL.report(report.name, choices: other.query(of: report) + compare), isCurrent
-    )
+    return AdminURL.report(report.name, choices: other.query(of: report) + compare)
   }
 
   // MARK: Comparison
@@ -186,13 +195,15 @@ extension ReportRequest {
   /// The name of the page's own parameter, which the report does not have.
   static let compare = "compare"
 
-  /// Whether a period before can be compared with the range; segments are not compared.
+  /// Whether a period before can be compared with the range; the counts of ownership are of
+  /// different things.
   var isComparable: Bool {
-    report.usualBucket != nil && !report.hasCohorts && choices.by == nil
+    report.usualBucket != nil && !report.hasCohorts && report != .ownership
   }
 
+  /// Segments are not compared.
   var comparesPrevious: Bool {
-    isComparable && fields[Self.compare]?.rawValue == "true"
+    isComparable && choices.by == nil && fields[Self.compare]?.rawValue == "true"
   }
 
   /// The same number of days, weeks or months before the range; nil unless it is asked for.

@@ -159,6 +159,7 @@ extension DataTable {
         && !["to_day", "is_partial", "mrr_twelfths"].contains(name)
         && (name != "renews_as" || records.contains { $0[name]?.text != $0["product_id"]?.text })
         && (name != "currency" || !hasMoney)
+        && (name != "segment" || request.choices.by != nil)
         && (!["environment", "bundle_id"].contains(name) || Set(values).count > 1)
         && (name != "first_at" || records.contains { $0[name] != $0["last_at"] })
         && (values.isEmpty || values.contains { $0 != .none })
@@ -183,6 +184,11 @@ extension DataTable {
               table.rows[row.index][place], of: column, as: request.meaning(of: column),
               in: table.report)
             if column.name == "from_day", let period { cell.take(period) }
+            if column.isProduct || request.meaning(of: column) == "product" {
+              cell.takeName(from: request.productNames)
+            }
+            // What renews as itself has its product in one column.
+            if column.name == "renews_as", row[column.name] == row["product_id"] { cell.text = "" }
             cell.isHeading = place == shown.first
             // Without a text, a link would have no name.
             if !cell.text.isEmpty {
@@ -197,7 +203,7 @@ extension DataTable {
             }
             return cell
           }, rowClass: period?.isUnfinished == true ? "unfinished" : nil)
-      } + Self.emptyPeriod(periods, records, columns),
+      } + Self.emptyPeriod(periods, records, of: table, columns),
       emptyText: "No data for these filters.",
       note: table.isCutShort
         ? "Only the first \(table.rows.count) rows are shown, without a chart: choose fewer days, "
@@ -220,9 +226,10 @@ extension DataTable {
 
   /// The row of the last period while it has not ended and has no numbers yet.
   private static func emptyPeriod(
-    _ periods: [String: ReportPeriods.Period], _ records: [ReportRow], _ columns: [ReportColumn]
+    _ periods: [String: ReportPeriods.Period], _ records: [ReportRow], of table: ReportTable,
+    _ columns: [ReportColumn]
   ) -> [DataRow] {
-    guard columns.first?.name == "from_day", let table = records.first?.table, !table.isCutShort,
+    guard columns.first?.name == "from_day", !table.isCutShort,
       ![.audit, .refunds].contains(table.report),
       let last = periods.values.max(by: { $0.from < $1.from }), last.isUnfinished,
       !records.contains(where: { $0.periodStart == last.from })
@@ -252,10 +259,10 @@ extension DataTable {
 
   /// The items of a number with links: the date, the account and the amount first.
   ///
-  /// - Parameter common: The columns that are left out, since all items have one value there.
+  /// - Parameter common: The columns that are left out, such as those with one value for all items.
   init(
     _ items: ReportTable, caption: String, environment: Subscriptions.Environment,
-    without common: [ReportColumn] = []
+    without common: [ReportColumn] = [], productNames: [String: String] = [:]
   ) {
     let isOfCharges = items.columns.contains { $0.name == "transaction_id" }
     let places = items.columns.indices.filter { place in
@@ -292,6 +299,7 @@ extension DataTable {
             let (column, value) = (items.columns[place], items.rows[index][place])
             var cell = DataCell(value, of: column, in: items.report)
             cell.isHeading = place == shown.first
+            if column.isProduct { cell.takeName(from: productNames) }
             if Self.longIDs.contains(column.name), cell.text.count > Self.longestID {
               (cell.text, cell.identifier) = ("…\(cell.text.suffix(Self.longestID))", cell.text)
             }
@@ -385,6 +393,7 @@ extension ReportColumn {
     return rare.contains(name)
       // The causes.
       || report == .churn && kind == .number && !["active_at_start", "churned"].contains(name)
+      || report == .trials && name == "recovered"
   }
 }
 
@@ -399,6 +408,10 @@ extension ReportColumn {
     let series = title.prefix(1).uppercased() + title.dropFirst()
     return title.hasPrefix("refund") || ReportCharts.losses.contains(series) ? false : nil
   }
+}
+
+extension ReportColumn {
+  var isProduct: Bool { ["product_id", "charged_product_id", "renews_as"].contains(name) }
 }
 
 extension DataColumn {
@@ -436,9 +449,15 @@ extension DataCell {
       identifier: texts.map { "\($0.name): \($0.value)" }.joined(separator: ", "))
   }
 
+  /// Shows a product's name instead of its ID.
+  mutating func takeName(from names: [String: String]) {
+    guard let name = names[text] else { return }
+    (text, identifier, isCode) = (name, text, false)
+  }
+
   mutating func take(_ period: ReportPeriods.Period) {
     text = period.range.text
-    note = period.isUnfinished ? "so far" : nil
+    note = period.isUnfinished ? "so far" : period.part
     identifier = "\(period.range.first.text) – \(period.range.last.text)"
   }
 

@@ -54,8 +54,9 @@ struct ReportTotals: Sendable {
       let start = records[place].periodStart
       let isLast = place + 1 == records.count || records[place + 1].periodStart != start
       guard isLast, let part = periods[start], part.count > 1 else { return [shown[place]] }
-      let name = "\(shown[place].cells[0].text), all"
-      var sum = ReportTotals(table, of: request, rows: part).row(name, nil, columns)
+      let period = shown[place].cells[0]
+      var sum = ReportTotals(table, of: request, rows: part)
+        .row("\(period.text), all", period.note, columns)
       sum.rowClass = "subtotal"
       return [shown[place], sum]
     }
@@ -106,6 +107,16 @@ struct ReportTotals: Sendable {
         },
       rows: [], emptyText: "No period is complete yet.")
     guard ranges.count == 2 else { return comparison }
+    if ended < starts.count, ended < ends.count {
+      let bucket = request.bucket ?? .day
+      let (open, other) = (starts[ended], ends[ended])
+      func text(_ start: CalendarDate) -> String {
+        DayRange(first: start, last: start.start(of: bucket).adding(1, bucket).adding(days: -1))
+          .text
+      }
+      comparison.note =
+        "\(text(open)) has not ended: it and its counterpart, \(text(other)), are left out."
+    }
     let currencies = (table.records + previous.records).currencies
     for column in table.columns {
       for currency in column.kind == .money ? currencies.map(Optional.some) : [nil] {
@@ -124,20 +135,33 @@ struct ReportTotals: Sendable {
   private func row(_ column: ReportColumn, besides before: ReportTotals, in currency: String?)
     -> DataRow?
   {
-    let name = column.label(in: table.report) + (currency.map { ", \($0)" } ?? "")
+    var name = column.label(in: table.report) + (currency.map { ", \($0)" } ?? "")
     var cells = [self, before].map { $0.cell(column) }
+    let shares = [self, before].map { $0.share(column) }
+    if let whole = table.report.shares[column.name]?.whole {
+      for place in cells.indices {
+        cells[place].text = shares[place].map(ChartUnit.share.text) ?? ""
+      }
+      if isOpening(whole), let bucket = request.bucket, Set(rows.map(\.periodStart)).count > 1 {
+        name += ", average of each \(bucket.rawValue)"
+      }
+    }
     guard cells.contains(where: { !$0.text.isEmpty }) else { return nil }
     var change = DataCell(text: "", isNumber: true)
     var share = change
     if let new = number(column), let old = before.number(column) {
       if new == 0, old == 0, column.isRare(in: table.report) { return nil }
-      // More refunds are more, although their amounts are negative.
-      let sign: Int64 = column.kind == .money && column.isMoreGood == false ? -1 : 1
-      (change.text, share.text) = self.change(from: sign * old, to: sign * new, column)
+      (change.text, share.text) = self.change(from: old, to: new, column)
       if let more = column.isMoreGood {
-        change.tone = old == new ? nil : (sign * new > sign * old) == more ? Tone.good : Tone.bad
+        // More refunds are more, although their amounts are negative.
+        let isMore = column.kind == .money && !more ? new < old : new > old
+        change.tone = old == new ? nil : isMore == more ? Tone.good : Tone.bad
         share.tone = change.tone
       }
+    }
+    if let new = shares[0], let old = shares[1] {
+      change.text =
+        (new > old ? "+" : "") + ChartUnit.share.text(new - old).replacing("%", with: " points")
     }
     cells += [change, share]
     // The heading names it.
@@ -175,6 +199,20 @@ struct ReportTotals: Sendable {
       cell.take(share) { name in table.columns.first { $0.name == name }.flatMap(self.number) }
     }
     return cell
+  }
+
+  /// A share of all periods, in hundredths of a percent; of the numbers at the start of each, their
+  /// average.
+  private func share(_ column: ReportColumn) -> Int64? {
+    func sum(_ name: String) -> Int64? {
+      isOpening(name)
+        ? rows.sum(of: name) : table.columns.first { $0.name == name }.flatMap(number)
+    }
+    guard let share = table.report.shares[column.name], let part = sum(share.part),
+      let whole = sum(share.whole)
+    else { return nil }
+    let open = share.settled.isEmpty ? 0 : share.settled.reduce(whole) { $0 - (sum($1) ?? 0) }
+    return ReportValue.hundredthsOfPercent(of: part, in: whole - open)
   }
 
   /// Nil for a column whose numbers can't be added up.

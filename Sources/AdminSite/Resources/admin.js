@@ -20,11 +20,11 @@ for (const chart of document.querySelectorAll(".chart")) {
   const row = chart.querySelector(".plot-row");
   const readout = document.createElement("p");
   readout.className = "readout";
-  readout.setAttribute("role", "status");
+  readout.role = "status";
   row.append(readout);
   row.tabIndex = 0;
-  row.setAttribute("role", "group");
-  row.setAttribute("aria-label", `${chart.querySelector("h2").textContent}: values with the arrow keys`);
+  row.role = "group";
+  row.ariaLabel = `${chart.querySelector("h2").textContent}: values with the arrow keys`;
   // In place of the browser's own tooltips.
   const texts = bands.map((band) => {
     const title = band.querySelector("title");
@@ -40,7 +40,7 @@ for (const chart of document.querySelectorAll(".chart")) {
     if (!band) return;
     band.classList.add("at");
     const box = band.getBoundingClientRect(), frame = row.getBoundingClientRect();
-    const isRight = box.left + box.width / 2 > frame.left + frame.width / 2;
+    const isRight = place >= bands.length / 2;
     readout.style.left = isRight ? "auto" : `${box.right - frame.left + 8}px`;
     readout.style.right = isRight ? `${frame.right - box.left + 8}px` : "auto";
   };
@@ -63,14 +63,19 @@ for (const chart of document.querySelectorAll(".chart")) {
 
 for (const form of document.querySelectorAll("form.choose")) {
   const boxes = [...form.querySelectorAll("input[type=checkbox]")];
+  // Enabled while a row is selected.
+  const update = () => { form.elements.do.disabled = !form.querySelector(":checked"); };
+  form.onchange = update;
+  window.addEventListener("pageshow", update);
   if (boxes.length < 2) continue;
   const all = document.createElement("button");
   all.type = "button";
   all.textContent = "Select all";
-  all.addEventListener("click", () => {
+  all.onclick = () => {
     const every = boxes.every((box) => box.checked);
     for (const box of boxes) box.checked = !every;
-  });
+    update();
+  };
   form.querySelector(".choose-do").prepend(all);
 }
 

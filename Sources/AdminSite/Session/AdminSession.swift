@@ -170,6 +170,8 @@ struct AdminContext: Sendable {
   var session: AdminSession?
   /// The result of the last action, shown once.
   var flash: Flash?
+  /// The faults of the page Health, as far as they were looked for.
+  var faults: Int?
   /// The fields of a form, after its origin and token were checked.
   var form = EncodedFields()
 }

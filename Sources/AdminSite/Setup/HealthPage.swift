@@ -26,14 +26,52 @@ package struct Installation: Sendable {
   let version: String
   /// Nil if no events are delivered.
   let webhook: Webhook?
-  /// Runs the checks of `tenure doctor`.
-  let examine: @Sendable () async -> [DoctorFinding]
+  let checkup: Checkup
 
   package init(
     version: String = "", webhook: Webhook? = nil,
     examine: @escaping @Sendable () async -> [DoctorFinding] = { [] }
   ) {
-    (self.version, self.webhook, self.examine) = (version, webhook, examine)
+    (self.version, self.webhook, checkup) = (version, webhook, Checkup(examine: examine))
+  }
+}
+
+/// The latest findings of `tenure doctor`, whose checks can take longer than a page may.
+actor Checkup {
+  private let examine: @Sendable () async -> [DoctorFinding]
+  private var latest: (findings: [DoctorFinding], at: ContinuousClock.Instant)?
+  private var running: Task<[DoctorFinding], any Error>?
+
+  /// Findings are not looked for again within this time.
+  private static let memory: Duration = .seconds(60)
+  /// How long a page waits that has more to say.
+  private static let patience: Duration = .milliseconds(300)
+
+  init(examine: @escaping @Sendable () async -> [DoctorFinding]) { self.examine = examine }
+
+  /// The faults found so far; nil before the first checks.
+  var faults: Int? { latest?.findings.count { $0.verdict == .fault } }
+
+  func findings() async -> [DoctorFinding] {
+    (try? await run().value) ?? []
+  }
+
+  /// The faults after new checks, if those end soon; else they go on, for the next page.
+  func recentFaults() async -> Int? {
+    if let latest, .now - latest.at < Self.memory { return faults }
+    _ = await run().result(within: Self.patience)
+    return faults
+  }
+
+  private func run() -> Task<[DoctorFinding], any Error> {
+    if let running { return running }
+    let task = Task { () throws -> [DoctorFinding] in
+      let found = await examine()
+      (latest, running) = ((found, .now), nil)
+      return found
+    }
+    running = task
+    return task
   }
 }
 
@@ -44,7 +82,7 @@ struct HealthPageController: Controller {
 
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
-    let findings = await installation.examine()
+    let findings = await installation.checkup.findings()
     let verdicts: [(DoctorFinding.Verdict, Badge)] = [
       (.fault, Badge(text: "Fault", tone: Tone.bad)),
       (.warning, Badge(text: "Warning", tone: Tone.warning)),
@@ -55,9 +93,12 @@ struct HealthPageController: Controller {
         (badge: badge, check: $0.check, found: $0.found.withTimesForPeople, remedy: $0.remedy)
       }
     }
+    var context = context
+    context.admin.faults = await installation.checkup.faults
+    let frame = try await pages.frame("Health", at: AdminURL.health, context)
     return PageRenderer.response(
       (
-        page: try await pages.frame("Health", at: AdminURL.health, context),
+        page: frame,
         properties: [
           Property("Version", installation.version),
           Property(

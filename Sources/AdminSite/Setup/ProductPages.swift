@@ -116,10 +116,13 @@ struct ProductFormController: ActionController {
     }
     guard sent.isConfirmed else {
       let changes = old.map { ProductPageController.changes(from: $0, to: product) }
+      if changes?.isEmpty == true {
+        throw Problem(.invalidRequest, "The values are those of the current version.")
+      }
       let values = zip(ProductPageController.columns, ProductPageController.values(of: product))
         .filter { $0.1 != "–" }.map { "\($0): \($1)." }
       return try await sent.confirm(
-        consequences: changes.map { $0.isEmpty ? ["Nothing changes."] : $0 }
+        consequences: changes
           ?? (["“\(id)” is added. Charges recorded before count immediately."] + values),
         warnings: warnings(from: old, to: product))
     }
@@ -140,14 +143,15 @@ struct ProductFormController: ActionController {
     if body["type"]?.string == ProductType.autoRenewable.rawValue, body["period"] == nil {
       problems.append(.invalid("period", "is missing: an auto-renewable subscription has one"))
     }
-    if let currency = body["currency"]?.string, !currencies.contains(currency) {
+    if body["period"] != nil,
+      [ProductType.consumable, .nonConsumable].map(\.rawValue).contains(body["type"]?.string)
+    {
+      problems.append(.invalid("period", "must be None: what does not end has no period"))
+    }
+    if let currency = body["currency"]?.string, !Rate.currencies.contains(currency) {
       problems.append(.invalid("currency", "must be an ISO 4217 code, such as EUR"))
     }
   }
-
-  /// Past ones included.
-  private static let currencies = Set(
-    Locale.Currency.isoCurrencies.map { $0.identifier.uppercased() })
 
   private static func ofOtherPeriod(_ problem: Problem) -> Problem {
     guard problem.field == "period" else { return problem }

@@ -48,14 +48,14 @@ extension Doctor {
       let response = try await transport.send(request)
       guard response.status == 200 else {
         return .fault(
-          check, "verifyReceipt answered HTTP \(response.status).",
+          check, "verifyReceipt (\(environment.rawValue)) answered HTTP \(response.status).",
           remedy: "Check TENURE_APPSTORE_VERIFY_RECEIPT_URL, its sandbox counterpart and proxies. "
             + "Until then receipts stay pending.")
       }
       return .ok(check, "verifyReceipt is reachable (\(environment.rawValue)).")
     } catch {
       return .fault(
-        check, "\(error)",
+        check, "verifyReceipt (\(environment.rawValue)): \(error)",
         remedy: "Allow connections to \(settings.verifyReceipt[environment]). Until then receipts "
           + "stay pending.")
     }

@@ -1,3 +1,4 @@
+import Foundation
 import JSONText
 import Postgres
 package import Subscriptions
@@ -19,11 +20,16 @@ package struct Rate: Hashable, Sendable {
 
   /// - Throws: ``RateFault``.
   package init(_ subject: Subject, _ value: String, validFrom: String) throws(RateFault) {
+    var subject = subject
+    if case .exchange(let currency, let reportingCurrency) = subject {
+      subject = .exchange(
+        currency: currency.uppercased(), reportingCurrency: reportingCurrency.uppercased())
+    }
     self.init(stored: subject, value, validFrom: validFrom)
     if case .exchange(let currency, let reportingCurrency) = subject {
       for (field, code) in [
         (RateFault.Field.currency, currency), (.reportingCurrency, reportingCurrency),
-      ] where code.wholeMatch(of: /[A-Z]{3}/) == nil {
+      ] where !Self.currencies.contains(code) {
         throw RateFault(field: field, text: "must be a code of ISO 4217, such as EUR")
       }
       guard currency != reportingCurrency else {
@@ -48,6 +54,10 @@ package struct Rate: Hashable, Sendable {
       throw RateFault(field: .validFrom, text: "must be a date such as 2026-12-31")
     }
   }
+
+  /// The codes of ISO 4217, past ones included.
+  package static let currencies = Set(
+    Locale.Currency.isoCurrencies.map { $0.identifier.uppercased() })
 
   fileprivate init(stored subject: Subject, _ value: String, validFrom: String) {
     (self.subject, self.value, self.validFrom) = (subject, value, validFrom)
@@ -78,8 +88,8 @@ package struct RateFault: Error, Hashable {
 
 /// Exchange rates and Apple's commission.
 ///
-/// A correction is another row for the same day; the earlier row stays, so that reports as known at
-/// a moment don't change.
+/// A correction is another row for the same day, and a removal a row without a value; the earlier
+/// rows stay, so that reports as known at a moment don't change.
 package struct RateStore: LedgerStore {
   package let core: LedgerCore
 
@@ -98,48 +108,32 @@ package struct RateStore: LedgerStore {
       ORDER BY product_id, valid_from DESC, recorded_at DESC
       """,
     ])
-    return try rows[0].decode(String.self, String.self, String.self, String.self).map {
-      Rate(stored: .exchange(currency: $0, reportingCurrency: $1), $2, validFrom: $3)
+    return try rows[0].decode(String.self, String.self, String?.self, String.self).compactMap {
+      currency, reportingCurrency, value, day in
+      value.map {
+        Rate(
+          stored: .exchange(currency: currency, reportingCurrency: reportingCurrency), $0,
+          validFrom: day)
+      }
     }
-      + rows[1].decode(String?.self, String.self, String.self).map {
-        Rate(stored: .commission(productID: $0), $1, validFrom: $2)
+      + rows[1].decode(String?.self, String?.self, String.self).compactMap { product, value, day in
+        value.map { Rate(stored: .commission(productID: product), $0, validFrom: day) }
       }
   }
 
   /// The currencies that have a rate, in no order.
   package func currencies() async throws -> [String] {
-    try await database.query(
-      """
-      SELECT currency FROM tenure.exchange_rate
-      UNION SELECT reporting_currency FROM tenure.exchange_rate
-      """
-    ).decode(String.self)
+    var currencies: Set<String> = []
+    for rate in try await rates() {
+      if case .exchange(let currency, let reportingCurrency) = rate.subject {
+        currencies.formUnion([currency, reportingCurrency])
+      }
+    }
+    return Array(currencies)
   }
 
   /// Sets a rate from its day on; throws ``RateFault`` for a product that is not in the catalogue.
   package func set(_ rate: Rate, by administrator: Administrator, at now: Timestamp) async throws {
-    let (insert, action): (SQL, AdministratorAction.Action) =
-      switch rate.subject {
-      case .exchange(let currency, let reportingCurrency):
-        (
-          """
-          INSERT INTO tenure.exchange_rate (reporting_currency, currency, valid_from, rate)
-          VALUES (\(reportingCurrency), \(currency), \(rate.validFrom)::date,
-            \(rate.value)::numeric)
-          """, .setExchangeRate
-        )
-      case .commission(let productID):
-        (
-          """
-          INSERT INTO tenure.commission (product_id, valid_from, percent)
-          VALUES (\(productID ?? ""), \(rate.validFrom)::date, \(rate.value)::numeric)
-          """, .setCommission
-        )
-      }
-    let data = NewAdministratorAction.data { json in
-      json.member("value", rate.value)
-      json.member("valid_from", rate.validFrom)
-    }
     if case .commission(let productID?) = rate.subject {
       let known = try await database.query("SELECT DISTINCT product_id FROM tenure.product")
         .decode(String.self)
@@ -147,6 +141,41 @@ package struct RateStore: LedgerStore {
         let near = productID.nearest(in: known).map { " (did you mean \($0)?)" } ?? ""
         throw RateFault(field: .product, text: "is not in the catalogue\(near)")
       }
+    }
+    try await record(rate, value: rate.value, by: administrator, at: now)
+  }
+
+  /// Removes the rate of a day: from then on the one before it is valid again, if there is one.
+  package func remove(_ rate: Rate, by administrator: Administrator, at now: Timestamp)
+    async throws
+  {
+    try await record(rate, value: nil, by: administrator, at: now)
+  }
+
+  private func record(
+    _ rate: Rate, value: String?, by administrator: Administrator, at now: Timestamp
+  ) async throws {
+    let (insert, action): (SQL, AdministratorAction.Action) =
+      switch rate.subject {
+      case .exchange(let currency, let reportingCurrency):
+        (
+          """
+          INSERT INTO tenure.exchange_rate (reporting_currency, currency, valid_from, rate)
+          VALUES (\(reportingCurrency), \(currency), \(rate.validFrom)::date,
+            \(value)::numeric)
+          """, .setExchangeRate
+        )
+      case .commission(let productID):
+        (
+          """
+          INSERT INTO tenure.commission (product_id, valid_from, percent)
+          VALUES (\(productID ?? ""), \(rate.validFrom)::date, \(value)::numeric)
+          """, .setCommission
+        )
+      }
+    let data = NewAdministratorAction.data { json in
+      json.member("value", value)
+      json.member("valid_from", rate.validFrom)
     }
     try await database.withTransaction { transaction in
       _ = try await transaction.batch([

@@ -16,8 +16,8 @@ extension Report {
         .init("Returned", "reactivated_milliunits"),
         .init("Expansion", "expansion_milliunits"), .init("Contraction", "contraction_milliunits"),
         .init("Churned", "churned_milliunits"),
-        // There are six colours, and most ledgers have neither of these two.
-        .init("Currencies", "currency_changed_milliunits", "exchange_milliunits"),
+        .init("Currency changed", "currency_changed_milliunits"),
+        .init("Exchange rates", "exchange_milliunits"),
         net: .init("Net change", "mrr_milliunits", minus: "opening_milliunits")),
     ])
 }

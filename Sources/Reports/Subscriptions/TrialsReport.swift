@@ -13,7 +13,7 @@ extension Report {
         "cohort_converted", of: "cohort_started", settled: "cohort_converted", "cohort_expired")
     ],
     charts: [
-      .lines("Open trials", .init("Trials", "trials")),
+      .lines("Open trials", .init("Open trials", "trials")),
       .bars("Started", .init("Started", "started"), .init("Recovered", "recovered")),
       .bars("Outcome", .init("Converted", "converted"), .init("Expired", minus: "expired")),
     ], measure: .init("Started", "started"))

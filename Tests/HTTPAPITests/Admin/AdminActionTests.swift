@@ -55,13 +55,26 @@ struct AdminActionTests {
       #expect(page.contains(#"Failed jobs <span class="count">2</span>"#))
 
       for missing in [
-        [("item", "\(first)"), ("do", "retry")], [("do", "retry"), ("reason", "x")],
+        [("item", "\(first)"), ("do", "retry")],
         [("item", "\(first)"), ("reason", "x"), ("do", "discard")],
         [("item", "x"), ("reason", "x"), ("do", "retry")],
       ] {
         let refused = try await browser.post("/admin/parked/jobs", missing)
         #expect(refused.status == 400, "\(missing)")
         #expect(refused.contains("<nav"))
+      }
+      // Without a row, each list is shown again.
+      for (path, page, action) in [
+        ("/admin/parked/jobs", "/admin/parked", "retry"),
+        ("/admin/parked/webhooks", "/admin/parked", "redeliver"),
+        ("/admin/webhooks", "/admin/webhooks", "redeliver"),
+        ("/admin/rejected", "/admin/rejected", "verify"),
+      ] {
+        let again = try await browser.post(path, [("do", action), ("reason", "x")])
+        #expect(again.location == page, "\(path)")
+        #expect(
+          try await browser.get(page).contains("Select at least one row first."),
+          "\(path)")
       }
       let fields = [("item", "\(first)"), ("do", "retry"), ("reason", "Apple is <back>.")]
       let done = try await browser.post("/admin/parked/jobs", fields)
@@ -158,6 +171,10 @@ struct AdminActionTests {
       #expect(submission.status == .pending)
       #expect(submission.isOpen)
       #expect(try await actions(api).map(\.action) == ["verify_submissions"])
+      // Apple is not asked about what is not a receipt.
+      _ = try await api.submit("ben", receipt: "bm90IGEgcmVjZWlwdA==")
+      let refused = try await browser.get("/admin/rejected")
+      #expect(refused.contains("The receipt is neither PKCS#7") && !refused.contains("`"))
       // Apple rejects it again.
       _ = try await api.intake.resume(submission.id)
       #expect(try await browser.get("/admin/rejected").contains(id))

@@ -57,8 +57,8 @@ struct ChartPictureTests {
         + "Trials: 4 (2026-11-04), 0 at first (2026-11-01), between 0 and 5.")
     #expect(
       picture.bands.map(\.text) == [
-        "2026-11-01: Active 10, Trials 0", "2026-11-02: Active 20, Trials 5",
-        "2026-11-03: Trials 5", "2026-11-04: Active 15, Trials 4",
+        "2026-11-01\nActive 10\nTrials 0", "2026-11-02\nActive 20\nTrials 5",
+        "2026-11-03\nTrials 5", "2026-11-04\nActive 15\nTrials 4",
       ])
     #expect(picture.legend.map(\.value) == ["15", "4"])
     #expect(
@@ -98,7 +98,7 @@ struct ChartPictureTests {
         ["2026-11-03", "0", "2", "0", "2"], ["2026-11-04", "", "", "", "0"],
       ])
     #expect(picture.table.columns.map(\.label) == ["Time", "New", "Back", "Gone", "Net"])
-    #expect(picture.bands[0].text == "2026-11-01: New 5, Back 5, Gone −4, Net 6")
+    #expect(picture.bands[0].text == "2026-11-01\nNew 5\nBack 5\nGone −4\nNet 6")
     #expect(
       picture.description.hasSuffix(
         "Net: 0 (2026-11-04), 6 at first (2026-11-01), between 0 and 6."))
@@ -138,17 +138,24 @@ struct ChartPictureTests {
       series: [(name: "New", values: [5, 3, 1]), (name: "Gone", values: [-4, -3, 0])],
       net: (name: "Net", values: [1, 0, 1]), losses: ["Gone"], unfinished: [2], sumsUp: true)
     let picture = Chart(stacksOf: data)
-    #expect(picture.legend.map(\.value) == ["8", "−7", "1"])
+    #expect(picture.legend.map(\.value) == ["8 + 1 so far", "−7", "1 + 1 so far"])
     #expect(picture.lines.map(\.data) == ["M166.67 100L500 120"])
     #expect(picture.unfinished.map(\.x) == ["66.67"])
-    #expect(picture.bands[2].text == "2026-11-03 so far: New 1, Gone 0, Net 1")
+    #expect(picture.bands[2].text == "2026-11-03 so far\nNew 1\nGone 0\nNet 1")
     #expect(picture.table.rows[2].cells[0].text == "2026-11-03 so far")
     #expect(picture.bars.count == 5)
     // Gains are cool and losses warm.
     #expect(picture.legend.map(\.seriesClass) == ["series-1", "series-7", "series-net"])
     // While all are unfinished, the sums are those so far.
     data.unfinished = [0, 1, 2]
-    #expect(Chart(stacksOf: data).legend.map(\.value) == ["9", "−7", "2"])
+    #expect(
+      Chart(stacksOf: data).legend.map(\.value) == ["9 so far", "−7 so far", "2 so far"])
+    // A loss is taken off, and the period before has ended.
+    (data.series[1].values, data.unfinished) = ([-4, -3, -2], [2])
+    data.previous = (name: "Net, previous period", values: [5, 6, nil])
+    #expect(
+      Chart(stacksOf: data).legend.map(\.value)
+        == ["8 + 1 so far", "−7 − 2 so far", "1 + 1 so far", "11"])
   }
 
   @Test(
@@ -263,7 +270,7 @@ struct ChartPictureTests {
     ).pictures[0]
     #expect(
       curve.table.rows.map { $0.cells.map(\.text) } == [
-        ["Month 0 (2 cohorts)", "100.00%"], ["1 (1 cohort)", "66.67%"],
+        ["Month 0 (2 cohorts)", "100.00%"], ["Month 1 (1 cohort)", "66.67%"],
       ])
     let hrefs = table.rows[0].cells.map { $0.href ?? "" }
     #expect(hrefs[0].isEmpty)

@@ -71,20 +71,20 @@ struct OverviewTileTests {
       try tile("Refunds this month").href
         == "/admin/reports/revenue/transactions?cell=refunds&from=2026-04-01&to=2026-04-30"
         + "&as_of=\("\(Self.now)".replacing(":", with: "%3A"))")
-    #expect(try tile("Revenue this month, EUR").value == "50.01 EUR")
-    #expect(try tile("Revenue this month, EUR").note == "Mar 2026: 0.00 EUR")
+    #expect(try tile("Net revenue this month, EUR").value == "50.01 EUR")
+    #expect(try tile("Net revenue this month, EUR").note == "Mar 2026: 0.00 EUR")
     #expect(
-      try tile("Revenue this month, EUR").sparkline?.description
+      try tile("Net revenue this month, EUR").sparkline?.description
         == "By month: from 0.00 EUR to 50.01 EUR so far, between 0.00 EUR and 70.00 EUR")
     // The month so far is a dot after the line.
     let months = try #require(tile("Refunds this month").sparkline)
     #expect(months.lastY == "3" && !months.line.contains("100"))
-    #expect(try tile("Revenue this month, USD").value == "−1.99 USD")
+    #expect(try tile("Net revenue this month, USD").value == "−1.99 USD")
     #expect(try tile("MRR").value == "0")
     // Tiles without an answer say so.
-    #expect(try tile("Trials").note == "Loading")
-    #expect(try tile("Churn").note == "Not available")
-    #expect(try tile("Trials").value == "…")
+    #expect(try tile("Open trials").note == "Loading")
+    #expect(try tile("Weekly churn").note == "Not available")
+    #expect(try tile("Open trials").value == "…")
   }
 
   @Test func `what is due is compared with what was due a week ago, once that is known`() throws {

@@ -74,9 +74,9 @@ struct ReportPageTests {
       browser = try await AdminBrowser.loggedIn(api)
       let overview = try await get("/admin", &browser)
       for (label, value) in [
-        ("Active", "3"), ("Trials", "1"), ("Churn", "25.00%"), ("MRR, EUR", "5.00 EUR"),
+        ("Active", "3"), ("Open trials", "1"), ("Weekly churn", "25.00%"), ("MRR, EUR", "5.00 EUR"),
         ("MRR, USD", "18.45 USD"), ("Renewals due", "2"), ("Billing issues", "1"),
-        ("Refunds this month", "1"), ("Revenue this month, EUR", "0.00 EUR"),
+        ("Refunds this month", "1"), ("Net revenue this month, EUR", "0.00 EUR"),
       ] {
         #expect(
           overview.contains(">\(label)</a></h3>\n<p class=\"tile-value\">\(value)</p>"), "\(label)")
@@ -88,7 +88,7 @@ struct ReportPageTests {
         "+2 vs 7 days ago", "Mar 2026: 2<",
         // By the name, where the record has a key.
         "<q>b wrote that a paid.</q>", #"<a class="code" href="/admin/accounts/b">b</a>"#,
-        "leave out the week that began on 13 Apr",
+        "The week that began on 13 Apr has not ended",
       ] {
         #expect(overview.contains(words), "\(words)")
       }
@@ -196,13 +196,16 @@ struct ReportPageTests {
           ]), &browser)
       #expect(
         try Self.rows("Active subscriptions", in: weeks)
-          == [["18–22 Mar 2026", "3"], ["23–29 Mar 2026", "2"], ["30–31 Mar 2026", "2"]])
+          == [
+            ["18–22 Mar 2026 (part of a week)", "3"], ["23–29 Mar 2026", "2"],
+            ["30–31 Mar 2026 (part of a week)", "2"],
+          ])
       #expect(
         try Self.rows("Subscriber movement", in: weeks) == [
           // New, resubscribed, expired, refunded, changed in, changed out, net.
-          ["18–22 Mar 2026", "0", "0", "0", "0", "0", "0", "0"],
+          ["18–22 Mar 2026 (part of a week)", "0", "0", "0", "0", "0", "0", "0"],
           ["23–29 Mar 2026", "0", "0", "0", "0", "0", "−1", "−1"],
-          ["30–31 Mar 2026", "0", "0", "0", "0", "0", "0", "0"],
+          ["30–31 Mar 2026 (part of a week)", "0", "0", "0", "0", "0", "0", "0"],
         ])
       // A dollar is 0.90 EUR, and 0.95 EUR from April on.
       let months = try await get(
@@ -218,15 +221,16 @@ struct ReportPageTests {
       let none = "0.00 EUR"
       #expect(
         try Self.rows("MRR movement, EUR", in: months) == [
-          // New, reactivated, expansion, contraction, churned, currencies, net.
-          ["Jan 2026", "39.96 EUR", none, none, none, none, none, "39.96 EUR"],
-          ["Feb 2026", "3.56 EUR", none, "1.00 EUR", none, none, none, "4.56 EUR"],
+          // New, reactivated, expansion, contraction, churned, currency changed, exchange rates, net.
+          ["Jan 2026", "39.96 EUR", none, none, none, none, none, none, "39.96 EUR"],
+          ["Feb 2026", "3.56 EUR", none, "1.00 EUR", none, none, none, none, "4.56 EUR"],
           [
             "Mar 2026", none, none, "3.60 EUR", "−5.99 EUR", "−17.15 EUR", "−0.55 EUR",
-            "−20.09 EUR",
+            none, "−20.09 EUR",
           ],
           [
-            "Apr 2026 so far", none, "7.56 EUR", none, none, "−9.99 EUR", "0.53 EUR", "−1.90 EUR",
+            "Apr 2026 so far", none, "7.56 EUR", none, none, "−9.99 EUR", none, "0.53 EUR",
+            "−1.90 EUR",
           ],
         ])
     }
@@ -236,7 +240,9 @@ struct ReportPageTests {
     try await withSamples { _, browser in
       let overview = try await get("/admin", &browser)
       #expect(overview.status == 200)
-      for label in ["Active", "Trials", "MRR", "Churn", "Renewals due", "Billing issues"] {
+      for label in [
+        "Active", "Open trials", "MRR", "Weekly churn", "Renewals due", "Billing issues",
+      ] {
         #expect(overview.contains(">\(label)"), "\(label)")
       }
       #expect(!overview.contains("Not available"))
@@ -549,6 +555,47 @@ struct ReportPageTests {
     }
   }
 
+  @Test func `a number of a cohort is shown as the share that led to it`() async throws {
+    try await withSamples { api, browser in
+      for (report, column, row, words) in [
+        (Report.retention, "retained", [:], "Retention|4 of 4 = 100.0%"),
+        (.lifetimeValue, "revenue_milliunits", ["currency": "EUR"], "ARPU|40.96 / 4 = 10.24 EUR"),
+      ] as [(Report, String, [String: String?], String)] {
+        var choices = try Self.choices(report)
+        let january = CalendarDate(year: 2026, month: 1, day: 1)
+        (choices.from, choices.to, choices.period) = (january, january, 1)
+        var shared = row
+        for name in ["cohort"] { shared[name] = january.text }
+        let cell = try ReportCell(of: report, choices, column: column, row: shared)
+        let page = try await get(
+          ReportRequest(report, query: nil, at: api.api.now()).href(cell), &browser)
+        let parts = words.split(separator: "|")
+        #expect(page.contains("<dt>\(parts[0])</dt><dd>\(parts[1])"), "\(report): \(page.text)")
+      }
+      // The beginning of a subscription has no amount.
+      let page = try await get(
+        try Self.address(.lifetimeValue).replacing(
+          "lifetime-value?",
+          with: "lifetime-value/transactions?cell=cohort_size&from=2026-01-01&to=2026-01-01&"
+            + "row_cohort=2026-01-01&row_currency=EUR&"), &browser)
+      #expect(page.contains("<p class=\"number-of\">4</p>"))
+      #expect(!page.contains("Amount"))
+    }
+  }
+
+  @Test func `the file beside the list of actions is that list`() async throws {
+    try await withSamples { api, browser in
+      api.apple.simulation.advance(by: .days(104) + .hours(12))
+      browser = try await AdminBrowser.loggedIn(api)
+      let page = try await get("/admin/reports/audit?from=2026-01-01", &browser)
+      let link = try #require(
+        page.text.firstMatch(
+          of: try Regex(#"href="([^"]+)">CSV<"#, as: (Substring, Substring).self))?.1)
+      let file = try await browser.get(String(link).replacing("&amp;", with: "&"))
+      #expect(file.text.contains("b wrote that a paid."))
+    }
+  }
+
   @Test func `they are not shown without a session`() async throws {
     try await TestAPI.run { api in
       var browser = AdminBrowser(api)
@@ -571,8 +618,14 @@ struct ReportPageTests {
       let then = AdminURL.report(
         "active", choices: march + [("known_at", "2026-03-31T23:59:59.999Z")])
       #expect(now.contains("As known then"))
+      // Its last period has ended, and a comparison stays one.
+      #expect(
+        try await get(
+          AdminURL.report("active", choices: march + [("compare", "true")]), &browser
+        ).contains("known_at=2026-03-31T23%3A59%3A59.999Z&amp;compare=true"))
       #expect(now.contains(PageText.escaped(then)))
       let page = try await get(then, &browser)
+      #expect(page.contains(">Mar 2026<") && !page.contains("so far"))
       #expect(page.contains("this never changes") && page.contains("As known now"))
       // Some is not known as it was, and that is said.
       for (report, more, words) in [

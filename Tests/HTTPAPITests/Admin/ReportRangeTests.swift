@@ -53,7 +53,7 @@ struct ReportRangeTests {
       (.audit, "", "19 Mar – 15 Apr 2026, by day, UTC", "19 Feb – 18 Mar 2026"),
       (.active, "by=product", "1 May 2025 – 15 Apr 2026, by month, UTC, by product", nil),
       (.intake, "days=7", "9–15 Apr 2026, UTC", nil),
-      (.retention, "", "Customers who started May 2025 – Apr 2026, UTC", nil),
+      (.retention, "", "Subscriptions first paid May 2025 – Apr 2026, UTC", nil),
       (.renewalsDue, "days=7", "The next 7 days, as of 15 Apr 2026, 12:00 UTC", nil),
       (.subscriptions, "", "As of 15 Apr 2026, 12:00 UTC", nil),
     ] as [(Report, String, String, String?)])
@@ -126,6 +126,9 @@ struct ReportRangeTests {
       comparison.rows.map { $0.cells.map(\.text) } == [
         ["New", "12", "8", "+4", "+50.00%"], ["Active", "12", "16", "−4", "−25.00%"],
       ])
+    #expect(
+      comparison.note
+        == "Apr 2026 has not ended: it and its counterpart, Jan 2026, are left out.")
     // February and March, of both periods.
     let items = comparison.rows[0].cells[1...2].map { $0.href ?? "" }
     #expect(items[0].contains("from=2026-02-01&to=2026-03-31"), "\(items)")
@@ -157,6 +160,80 @@ struct ReportRangeTests {
     #expect(note(5004)?.hasPrefix("Amounts are rounded") == true)
   }
 
+  @Test func `a rate is compared in points, and averages the numbers at the start of periods`() {
+    func table(_ rows: (String, String, active: Int64, churned: Int64)...) -> ReportTable {
+      ReportTable(
+        report: .churn, asOf: Self.now,
+        columns: [
+          ReportColumn("from_day", .date), ReportColumn("to_day", .date),
+          ReportColumn("active_at_start", .number), ReportColumn("churned", .number),
+          ReportColumn("churn_rate", .rate),
+        ],
+        rows: rows.map {
+          [.date($0.0), .date($0.1), .number($0.active), .number($0.churned), .rate("0.1")]
+        }, isCutShort: false)
+    }
+    func rows(_ query: String, _ new: ReportTable, _ old: ReportTable) -> [[String]] {
+      Self.request(.churn, query + "&compare=true").tables(new, previous: old)[0].rows.map {
+        $0.cells.map(\.text)
+      }
+    }
+    let march = ("2026-03-01", "2026-03-31", active: Int64(40), churned: Int64(4))
+    let february = ("2026-02-01", "2026-02-28", active: Int64(40), churned: Int64(2))
+    #expect(
+      rows("from=2026-03-01&to=2026-03-31", table(march), table(february)) == [
+        ["Churned", "4", "2", "+2", "+100.00%"],
+        ["Churn rate", "10.00%", "5.00%", "+5.00 points", ""],
+      ])
+    #expect(
+      rows(
+        "from=2026-02-01&to=2026-03-31", table(february, march),
+        table(("2025-12-01", "2025-12-31", active: 20, churned: 4))
+      ).last == ["Churn rate, average of each month", "7.50%", "20.00%", "−12.50 points", ""])
+  }
+
+  @Test func `a period at the edge of the range is a part of its week`() {
+    let table = ReportTable(
+      report: .churn, asOf: Self.now,
+      columns: [
+        ReportColumn("from_day", .date), ReportColumn("to_day", .date),
+        ReportColumn("churned", .number),
+      ],
+      rows: [
+        ("2026-04-01", "2026-04-05"), ("2026-04-06", "2026-04-12"), ("2026-04-13", "2026-04-14"),
+      ].map { [.date($0.0), .date($0.1), .number(1)] }, isCutShort: false)
+    let asked = Self.request(.churn, "from=2026-04-01&to=2026-04-14&bucket=week&by=product")
+    let notes = asked.tables(table, previous: nil)[1].rows.map { $0.cells[0].note }
+    #expect(notes.prefix(3) == ["part of a week", nil, "part of a week"])
+    let chart = ReportCharts(table: table, request: asked).pictures[0]
+    #expect(
+      chart.table.rows.map { $0.cells[0].text } == [
+        "1–5 Apr 2026 (part of a week)", "6–12 Apr 2026", "13–14 Apr 2026 (part of a week)",
+      ])
+  }
+
+  @Test func `a range that begins after its last day is refused`() {
+    for query in ["from=2026-06-01", "from=2026-04-03&to=2026-04-02"] {
+      let last = query.contains("to=") ? "2 Apr 2026" : "15 Apr 2026"
+      #expect(
+        Self.request(.active, query).faults == ["from": "is after the last day, \(last)"])
+    }
+    #expect(Self.request(.active, "from=2026-04-15").faults.isEmpty)
+  }
+
+  @Test func `a file has its days in its name`() {
+    #expect(
+      Self.request(.revenue, "from=2026-03-01&to=2026-03-31").fileName("revenue")
+        == "revenue-2026-03-01-to-2026-03-31.csv")
+    #expect(Self.request(.subscriptions).fileName("states") == "states-2026-04-15.csv")
+  }
+
+  @Test func `a comparison is not offered where counts are of different things`() {
+    #expect(!Self.request(.ownership).isComparable)
+    #expect(Self.request(.active, "by=product").isComparable)
+    #expect(!Self.request(.active, "by=product&compare=true").comparesPrevious)
+  }
+
   @Test func `more refunds are more, and bad news`() {
     func table(_ first: String, _ last: String, _ refunded: Int64, _ charged: Int64) -> ReportTable
     {
@@ -178,7 +255,7 @@ struct ReportRangeTests {
     #expect(
       comparison.rows.map { $0.cells.map(\.text) } == [
         ["Charged, EUR", "9.00", "8.00", "+1.00", "+12.50%"],
-        ["Refunded amount, EUR", "−6.00", "−4.00", "+2.00", "+50.00%"],
+        ["Refunded amount, EUR", "−6.00", "−4.00", "−2.00", "−50.00%"],
       ])
     #expect(
       comparison.rows.map { $0.cells.map(\.tone) } == [
@@ -196,6 +273,10 @@ struct ReportRangeTests {
     #expect(table.rows.map(\.rowClass) == [nil, "unfinished"])
     let ended = Self.request(.revenue, "from=2026-03-01&to=2026-03-31")
     #expect(ended.tables(march, previous: nil)[0].rows.count == 1)
+    // Also if it is the only one.
+    let first = Self.request(.revenue, "from=2026-04-01").tables(Self.revenue(), previous: nil)[0]
+    #expect(first.rows.map { $0.cells.prefix(2).map(\.text) } == [["Apr 2026", "0"]])
+    #expect(ended.tables(Self.revenue(), previous: nil)[0].rows.isEmpty)
   }
 
   @Test func `a period without rows has 0 of the other one's currency`() {

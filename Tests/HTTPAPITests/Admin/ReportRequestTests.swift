@@ -251,11 +251,12 @@ struct ReportChartTests {
     #expect(picture.map(\.title) == ["Churned by offer type"])
     #expect(
       picture[0].legend.map { "\($0.label) \($0.value ?? "")" } == [
-        "Not reported 210", "F 180", "E 150", "D 120", "C 9", "2 others 9",
+        "Not reported 210 + 7,000 so far", "F 180 + 6,000 so far", "E 150 + 5,000 so far",
+        "D 120 + 4,000 so far", "C 9 + 300 so far", "2 others 9 + 300 so far",
       ])
     #expect(
       picture[0].note
-        == "Through 15 Apr 2026. Apr 2026 so far is hatched and not in the totals.")
+        == "Through 15 Apr 2026. Apr 2026 so far is hatched and counted apart.")
     let tables = request.tables(table, previous: nil)
     #expect(tables.map(\.isFolded) == [false, true])
     #expect(
@@ -312,6 +313,25 @@ struct ReportChartTests {
       isCutShort: false)
   }
 
+  @Test func `active subscriptions are summed up, whether they renew or not`() {
+    func rows(_ states: (String, Int64)...) -> [[String]] {
+      let table = Self.table(
+        .subscriptions, [("product_id", .text), ("state", .text), ("number", .number)],
+        states.map { [.text("a"), .text($0.0), .number($0.1)] })
+      let shown = DataTable(statesOf: table, of: Self.request(table))
+      return [shown.columns.map(\.label)] + shown.rows.map { $0.cells.map(\.text) }
+    }
+    #expect(
+      rows(("expired", 9), ("active_cancelled", 2), ("active_renewing", 5)) == [
+        ["Product", "Active, renews", "Active, cancelled", "Active, all", "Expired", "Total"],
+        ["a", "5", "2", "7", "9", "16"],
+      ])
+    #expect(
+      rows(("expired", 9), ("active_renewing", 5)) == [
+        ["Product", "Active, renews", "Expired", "Total"], ["a", "5", "9", "14"],
+      ])
+  }
+
   @Test func `each table of unclaimed charges has its own total`() {
     func tables(_ rows: (wasOver: Bool, hasEnded: Bool, product: String)...) -> [DataTable] {
       let table = Self.table(
@@ -339,7 +359,7 @@ struct ReportChartTests {
     }
     let ownership = table(.ownership, "measure")
     let chart = ReportCharts(table: ownership, request: Self.request(ownership)).pictures[0]
-    #expect(chart.legend.map(\.value) == ["1", "2"])
+    #expect(chart.legend.map(\.value) == ["1 so far", "2 so far"])
     #expect(chart.note?.hasSuffix("so far is hatched.") == true)
     let audit = table(.audit, "action")
     let total = Self.request(audit).tables(audit, previous: nil)[0].rows.last?.cells
@@ -425,8 +445,9 @@ struct ReportChartTests {
     let picture = ReportCharts(table: table, request: Self.request(table)).pictures[0]
     #expect(
       texts(picture) == [
-        ["Month 0 (6 cohorts)", "75.00%"], ["1 (5 cohorts)", "70.00%"],
-        ["2 (4 cohorts)", "65.00%"], ["3 (3 cohorts)", "60.00%"], ["4 (2 cohorts)", "55.00%"],
+        ["Month 0 (6 cohorts)", "75.00%"], ["Month 1 (5 cohorts)", "70.00%"],
+        ["Month 2 (4 cohorts)", "65.00%"], ["Month 3 (3 cohorts)", "60.00%"],
+        ["Month 4 (2 cohorts)", "55.00%"],
       ])
     #expect(picture.note?.contains("6 at month 0, 2 at month 4.") == true)
   }
@@ -503,14 +524,14 @@ struct ReportChartTests {
     #expect(
       texts(halves) == [
         [
-          "Mar 2026", "0.01 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.02 EUR",
-          "0.02 EUR",
+          "Mar 2026", "0.01 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.00 EUR", "0.01 EUR",
+          "0.01 EUR", "0.02 EUR",
         ]
       ])
     // Only those that have a number are in the legend, and each has a different colour.
-    #expect(halves.legend.count == 3)
+    #expect(halves.legend.count == 4)
     let colours = try picture(1000, 10, 20, 30, -40, -50, 60, 10, 1040).legend.map(\.seriesClass)
-    #expect(colours.count == 7 && Set(colours).count == 7)
+    #expect(colours.count == 8 && Set(colours).count == 8)
   }
 
   @Test func `lifetime values are a row for each cohort, and a curve of the finished months`() {
@@ -545,6 +566,11 @@ struct ReportChartTests {
         ["Jan 2026", "2", "14.00", "9.80", "5.00", "7.00"],
         ["Mar 2026", "1", "6.00", "4.20", "5.00", "6.00"],
       ])
+    // April still grows.
+    #expect(
+      values.rows.map { $0.cells.map(\.isUnfinished) } == [
+        [false, false, false, false, false, false], [false, false, false, false, false, true],
+      ])
     #expect(
       DataTable(
         of: "ltv_milliunits", "LTV", meaning: "", in: table, currency: "USD", of: request
@@ -555,7 +581,7 @@ struct ReportChartTests {
     let curve = ReportCharts(table: table, request: request).pictures
     #expect(
       curve.map { texts($0) } == [
-        [["Month 0 (2 cohorts)", "5.00 EUR"], ["1 (1 cohort)", "7.00 EUR"]]
+        [["Month 0 (2 cohorts)", "5.00 EUR"], ["Month 1 (1 cohort)", "7.00 EUR"]]
       ])
   }
 
@@ -644,5 +670,35 @@ struct ReportChartTests {
         ["Mar 2026", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
         ["Apr 2026 so far", "0.00 EUR", "0.00 EUR", "0.00 EUR"],
       ])
+    // What stayed in dollars is not 0 euros.
+    let converted = ReportCharts(
+      table: table, request: Self.request(table, "from=2026-01-01&reporting_currency=EUR"))
+    #expect(texts(converted.pictures[0])[2] == ["Mar 2026", "", "", ""])
+    #expect(texts(converted.pictures[0])[0] == texts(pictures[0])[0])
+  }
+
+  @Test func `products have their names, unless two share one`() {
+    func product(_ id: String, _ name: String?) -> Product {
+      Product(
+        id: ProductID(id), validFrom: Timestamp(milliseconds: 0), type: .autoRenewable,
+        entitlements: [], displayName: name)
+    }
+    let table = Self.table(
+      .churn, [("from_day", .date), ("to_day", .date), ("segment", .text), ("churned", .number)],
+      ["a", "b", "c", "d"].enumerated().map {
+        [.date("2026-03-01"), .date("2026-03-31"), .text($1), .number(Int64(9 - $0))]
+      })
+    var request = Self.request(table, "by=product&from=2026-03-01&to=2026-03-31")
+    request.take(
+      Catalogue([
+        product("a", "Gold"), product("b", "Silver"), product("c", "Silver"),
+        product("d", nil),
+      ]))
+    let tables = request.tables(table, previous: nil)
+    #expect(
+      tables[0].columns.map(\.label) == ["Period", "Gold", "b", "c", "d", "Total"])
+    #expect(tables[0].columns[1].identifier == "a")
+    #expect(tables[1].rows.prefix(4).map { $0.cells[1].text } == ["Gold", "b", "c", "d"])
+    #expect(tables[1].rows[0].cells[1].identifier == "a")
   }
 }

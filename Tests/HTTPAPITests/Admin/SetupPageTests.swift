@@ -60,7 +60,8 @@ struct SetupPageTests {
       }
       #expect(try await browser.get("/admin/products").contains("12.00 USD"))
       let unchanged = try await browser.post(path, fields)
-      #expect(unchanged.contains("Nothing changes."))
+      #expect(unchanged.contains("The values are those of the current version."))
+      #expect(!unchanged.contains("Confirm"))
       #expect(!unchanged.contains("check the spelling"))
 
       let logged = try await api.ledger.administration.administratorActions(limit: 9)
@@ -83,6 +84,7 @@ struct SetupPageTests {
       ("price_milliunits", "1e3", "must be an amount"), ("currency", "usd", "must be an ISO 4217"),
       ("currency", "XXQ", "must be an ISO 4217"),
       ("period", "", "is missing: an auto-renewable subscription has one"),
+      ("type", "non_consumable", "must be None"),
       ("currency", "", "is missing"), ("entitlements", "a\na", "must not contain duplicates"),
       ("reason", "", "is missing"),
     ])
@@ -213,10 +215,10 @@ struct SetupPageTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/webhooks")
       for text in [
-        "Event \(first.eventID)", "Event \(second.eventID)", "120 ms", ">Delivered<",
+        "Waiting now", "Event \(first.eventID)", "Event \(second.eventID)", "120 ms", ">Delivered<",
         "&lt;b&gt;down&lt;/b&gt;", "Account &lt;anna&gt;", "not configured",
       ] { #expect(page.contains(text), "\(text)") }
-      #expect(page.contains("<pre>{&quot;id&quot;:&quot;\(first.eventID)&quot;"))
+      #expect(page.contains("<pre>{\n  &quot;id&quot;: &quot;\(first.eventID)&quot;,\n"))
       for (query, shown) in [
         ("outcome=failed", [second]), ("outcome=delivered", [first]), ("type=test", []),
         ("type=\(LedgerEvent.Kind.transactionRecorded.rawValue)&outcome=delivered", [first]),
@@ -318,10 +320,12 @@ struct SetupPageTests {
     }
     try await TestAPI.run(choices: TestAPI.Choices(installation: installation)) { api in
       var browser = try await AdminBrowser.loggedIn(api)
-      // The overview knows of no check.
+      // The overview has the number of faults, and then each page does.
+      let overview = try await browser.get("/admin")
+      #expect(overview.contains("1 fault found by the health checks"))
+      #expect(overview.contains(#"Health <span class="count">1</span>"#))
       #expect(
-        try await browser.get("/admin").contains(
-          #"No open items in the queues. <a href="/admin/health">View health</a>"#))
+        try await browser.get("/admin/rates").contains(#"Health <span class="count">1</span>"#))
       let page = try await browser.get("/admin/health")
       for text in [
         "1.2.3", "not reloaded since this server started", "It &lt;works&gt;.",

@@ -192,12 +192,12 @@ struct AdminInBrowserTests {
       try await browser.run(
         "document.querySelector('#chart-1-1 .band').dispatchEvent(new Event('pointerenter'))")
       #expect(
-        try await browser.texts("#chart-1-1 .readout") == ["\(periods[0]): Active \(active[0])"])
+        try await browser.texts("#chart-1-1 .readout") == ["\(periods[0])\nActive \(active[0])"])
       try await browser.run("document.querySelector('#chart-1-1 .plot-row').focus()")
       try await browser.press(.end)
       #expect(
         try await browser.texts("#chart-1-1 .readout")
-          == ["\(periods.last ?? ""): Active \(active.last ?? "")"])
+          == ["\(periods.last ?? "")\nActive \(active.last ?? "")"])
       // Beside the band, which is at the right.
       #expect(
         try await browser.run(

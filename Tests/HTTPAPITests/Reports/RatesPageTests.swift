@@ -5,6 +5,7 @@ import Reports
 import Subscriptions
 import Testing
 
+@testable import AdminSite
 @testable import HTTPAPI
 
 /// The page of exchange rates and commissions.
@@ -18,12 +19,12 @@ struct RatesPageTests {
 
       let forms = [
         (
-          "exchange", [("currency", "USD"), ("reporting_currency", "EUR"), ("value", "0.92")],
-          "USD in EUR: 0.92 from 31 Jan 2026."
+          "exchange", [("currency", "usd"), ("reporting_currency", "EUR"), ("value", "0.92")],
+          "The exchange rate of USD in EUR is 0.92 from 31 Jan 2026 on."
         ),
         (
           "commission", [("product_id", ""), ("value", "15")],
-          "all products: 15% from 31 Jan 2026."
+          "commission on all products is 15% from 31 Jan 2026 on."
         ),
       ]
       for (form, fields, message) in forms {
@@ -37,6 +38,23 @@ struct RatesPageTests {
         #expect(done.status == 303)
         #expect(try await browser.get("/admin/rates").contains(message))
       }
+      for (query, message) in [
+        ("currency=USD&reporting_currency=EUR&", "exchange rate of USD in EUR from 31 Jan 2026 on"),
+        ("", "commission on all products from 31 Jan 2026 on"),
+      ] {
+        let path = "/admin/rates/removal?\(query)valid_from=2026-01-31"
+        #expect(
+          try await browser.get("/admin/rates").contains("href=\"\(PageText.escaped(path))\""))
+        #expect(try await browser.get(path).status == 200)
+        #expect(try await browser.post(path, []).status == 400)
+        #expect(try await browser.post(path, [("reason", "A typo.")]).status == 303)
+        #expect(try await browser.get("/admin/rates").contains("\(message) was removed."))
+        #expect(try await browser.get(path).status == 404)
+      }
+      #expect(try await api.ledger.rates.rates().isEmpty)
+      #expect(
+        try await browser.get("/admin").text.replacing(/<[^>]*>/, with: "")
+          .contains("set the exchange rate of USD in EUR to none from 31 Jan 2026"))
       let wrong = try await browser.post(
         "/admin/rates/exchange",
         [
@@ -87,6 +105,7 @@ struct RatesPageTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/reports/revenue?\(choices)&reporting_currency=EUR")
       #expect(page.contains("No exchange rate to EUR is known for GBP, JPY on these days"))
+      #expect(page.contains(#"<a href="/admin/rates">Set rates</a>"#) && !page.contains("`"))
     }
   }
 }

@@ -33,7 +33,9 @@ struct ReportFileTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/reports/churn?" + choices)
       #expect(page.status == 200)
-      #expect(page.headers[.contentDisposition] == "attachment; filename=\"churn.csv\"")
+      #expect(
+        page.headers[.contentDisposition]
+          == "attachment; filename=\"churn-1990-01-01-to-2026-04-14.csv\"")
       let lines = page.text.split(separator: "\r\n")
       #expect(lines.count == 1 + days)
       #expect(lines.first?.hasPrefix("from_day,to_day,") == true)

@@ -19,7 +19,8 @@ struct RateTests {
     (usd, "1e3", "2026-01-31", .value),
     (usd, "0.92", "2026-02-31", .validFrom),
     (usd, "0.92", "today", .validFrom),
-    (.exchange(currency: "usd", reportingCurrency: "EUR"), "1", "2026-01-31", .currency),
+    (.exchange(currency: "usd", reportingCurrency: "eur"), "1", "2026-01-31", nil),
+    (.exchange(currency: "XXQ", reportingCurrency: "EUR"), "1", "2026-01-31", .currency),
     (.exchange(currency: "USD", reportingCurrency: "EURO"), "1", "2026-01-31", .reportingCurrency),
     (.exchange(currency: "EUR", reportingCurrency: "EUR"), "1", "2026-01-31", .currency),
     (all, "15", "2026-01-31", nil),
@@ -71,6 +72,34 @@ struct RateTests {
         actions.prefix(3) == [
           "set_commission month", "set_commission all products", "set_exchange_rate USD in EUR",
         ])
+
+      // What is removed was never there, except for what was known before.
+      let before = try await ledger.database.query("SELECT clock_timestamp()::text").decodeOnly(
+        String.self)
+      for rate in [
+        try rate(Self.usd, "0.95", "2026-02-01"), try rate(Self.usd, "0.92", "2026-01-01"),
+        try rate(month, "15", "2026-01-01"),
+      ] {
+        try await ledger.rates.remove(rate, by: ops, at: Timestamp(milliseconds: 0))
+        if rate.value == "0.95" {
+          #expect(try await ledger.rates.rates().first?.value == "0.92")
+        }
+      }
+      #expect(try await ledger.rates.rates() == [try rate(Self.all, "30", "2026-01-01")])
+      #expect(try await ledger.rates.currencies().isEmpty)
+      let inForce = try await ledger.database.query(
+        """
+        SELECT concat_ws(' ', coalesce(tenure.exchange_rate_on('EUR', 'USD', '2026-03-01')::text, 'none'),
+          tenure.exchange_rate_on('EUR', 'USD', '2026-03-01', \(before)::timestamptz),
+          tenure.commission_on('month', '2026-03-01'),
+          tenure.commission_on('month', '2026-03-01', \(before)::timestamptz))
+        """
+      ).decodeOnly(String.self)
+      #expect(inForce == "none 0.95 30 15")
+      // Set again, it is valid again.
+      try await ledger.rates.set(
+        try rate(Self.usd, "0.9", "2026-01-01"), by: ops, at: Timestamp(milliseconds: 0))
+      #expect(try await ledger.rates.rates().first?.value == "0.9")
     }
   }
 }

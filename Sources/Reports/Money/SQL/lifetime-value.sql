@@ -97,10 +97,10 @@ END;
 COMMENT ON FUNCTION report_lifetime_value IS
     'Revenue per subscription, by the month of its first payment, the cohort. cohort_size: '
     'subscriptions first paid in that month, in that currency. period: months since then, the last '
-    'one up to as_of. revenue: what was charged for them in that month (to_day), whatever the '
+    'one up to as_of. revenue: what was charged for them in that month, whatever the '
     'product, less what was refunded in it; proceeds: the same less Apple''s commission, as in '
     'report_revenue. arpu = revenue / cohort_size; ltv: the revenue from the first month on / '
-    'cohort_size, which is the sum of the arpu so far. Both are null if nobody began in that '
+    'cohort_size, which is the sum of the ARPU so far. Both are null if nobody began in that '
     'currency. from_date and to_date choose the cohorts, by whole months. The product and the '
     'segment (of by; null: not reported) are those of the first payment. Never summed across '
     'currencies, unless reporting_currency is given, as in report_revenue. Amounts are milliunits, '

@@ -136,7 +136,7 @@ COMMENT ON FUNCTION report_mrr IS
     'offer_type or period_type of the charge with which the paid time began (segment; null: not '
     'reported). With product or by => ''product'' a change of product is a contraction of one '
     'product and an expansion of the other. Never summed across currencies, unless '
-    'reporting_currency is given: currencies with a rate in exchange_rate, for the last day of the '
+    'reporting_currency is given: currencies with an exchange rate, for the last day of the '
     'row and for the day before its first, are then converted and summed up: the opening at the '
     'rate of the day before, all else at that of the last day, and the difference is exchange; '
     'others keep rows of their own. Rates are those known at known_at, or the first ones if none '
