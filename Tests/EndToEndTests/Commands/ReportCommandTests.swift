@@ -85,7 +85,7 @@ struct ReportCommandTests {
           commission  monthly       15 %  2026-01-01
 
           """)
-      let refused = try await run("rates", "exchange", "usd", "EUR", "0.92", "--from", "2026-01-31")
+      let refused = try await run("rates", "exchange", "XXQ", "EUR", "0.92", "--from", "2026-01-31")
       #expect(refused.status == 64)
       #expect(refused.errors.contains("The currency must be a code of ISO 4217, such as EUR."))
       _ = try await database.execute(

@@ -189,10 +189,11 @@ struct AdminInBrowserTests {
         try await browser.texts("#chart-1-1 .values tbody tr > :last-child") == active)
       #expect(try await browser.texts("#chart-1-1 .band").count == rows.count)
       // The chart shows the value under the pointer, and by the keyboard.
+      let first = periods[0].replacing("part of a week", with: "(part of a week)")
       try await browser.run(
         "document.querySelector('#chart-1-1 .band').dispatchEvent(new Event('pointerenter'))")
       #expect(
-        try await browser.texts("#chart-1-1 .readout") == ["\(periods[0])\nActive \(active[0])"])
+        try await browser.texts("#chart-1-1 .readout") == ["\(first)\nActive \(active[0])"])
       try await browser.run("document.querySelector('#chart-1-1 .plot-row').focus()")
       try await browser.press(.end)
       #expect(
@@ -211,7 +212,8 @@ struct AdminInBrowserTests {
       var file: [UInt8]?
       try await browser.wait(for: "the file") {
         // The browser reserves the name with an empty file.
-        file = browser.driver.download("active.csv")
+        let days = ["from", "to"].compactMap { asked[$0]?.rawValue }.joined(separator: "-to-")
+        file = browser.driver.download("active-\(days).csv")
         return file?.isEmpty == false
       }
       let csv = try await story.api.get("\(path)&format=csv", as: .admin)

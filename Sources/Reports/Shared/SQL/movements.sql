@@ -219,19 +219,20 @@ END;
 
 -- The operator's rate of a currency on a day: the latest valid_from that is not after it, and of
 -- that day the rate recorded last by known_at, unless it was removed; if none was recorded by then
--- the first that was, so that what was once converted never changes. Null: there is none.
+-- the first that was, so that what was once converted never changes. Null: there is none. The inner
+-- query's order is the outer one's: sorted again, all rates would be read instead of the index's last.
 CREATE OR REPLACE FUNCTION exchange_rate_on(
     reporting_currency text, currency text, day date, known_at timestamptz DEFAULT NULL)
 RETURNS numeric LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT CASE WHEN exchange_rate_on.currency = exchange_rate_on.reporting_currency THEN 1
         ELSE coalesce(
             (SELECT l.rate FROM (
-                SELECT DISTINCT ON (r.valid_from) r.valid_from, r.rate FROM exchange_rate AS r
+                SELECT DISTINCT ON (r.valid_from) r.rate FROM exchange_rate AS r
                 WHERE r.reporting_currency = exchange_rate_on.reporting_currency
                     AND r.currency = exchange_rate_on.currency AND r.valid_from <= day
                     AND (known_at IS NULL OR r.recorded_at <= known_at)
                 ORDER BY r.valid_from DESC, r.recorded_at DESC
-            ) AS l WHERE l.rate IS NOT NULL ORDER BY l.valid_from DESC LIMIT 1),
+            ) AS l WHERE l.rate IS NOT NULL LIMIT 1),
             (SELECT r.rate FROM exchange_rate AS r
             WHERE r.reporting_currency = exchange_rate_on.reporting_currency
                 AND r.currency = exchange_rate_on.currency AND r.valid_from <= day
@@ -248,11 +249,9 @@ CREATE OR REPLACE FUNCTION commission_on(
 RETURNS numeric LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT coalesce((
         SELECT l.percent FROM (
-            SELECT DISTINCT ON (c.product_id, c.valid_from) c.product_id, c.valid_from, c.percent
-            FROM commission AS c
+            SELECT DISTINCT ON (c.product_id, c.valid_from) c.percent FROM commission AS c
             WHERE c.product_id IN (commission_on.product_id, '') AND c.valid_from <= day
                 AND (known_at IS NULL OR c.recorded_at <= known_at)
             ORDER BY c.product_id DESC, c.valid_from DESC, c.recorded_at DESC
-        ) AS l WHERE l.percent IS NOT NULL
-        ORDER BY l.product_id DESC, l.valid_from DESC LIMIT 1), 30);
+        ) AS l WHERE l.percent IS NOT NULL LIMIT 1), 30);
 END;
