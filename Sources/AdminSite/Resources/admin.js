@@ -44,12 +44,12 @@ for (const chart of document.querySelectorAll(".chart")) {
     readout.style.left = isRight ? "auto" : `${box.right - frame.left + 8}px`;
     readout.style.right = isRight ? `${frame.right - box.left + 8}px` : "auto";
   };
-  bands.forEach((band, index) => band.addEventListener("pointerenter", () => show(index)));
-  row.addEventListener("pointerleave", (event) => {
+  bands.forEach((band, index) => { band.onpointerenter = () => show(index); });
+  row.onpointerleave = (event) => {
     if (event.pointerType === "mouse") show(-1);
-  });
-  row.addEventListener("blur", () => show(-1));
-  row.addEventListener("keydown", (event) => {
+  };
+  row.onblur = () => show(-1);
+  row.onkeydown = (event) => {
     const last = bands.length - 1;
     const next = {
       ArrowLeft: place < 0 ? last : Math.max(place - 1, 0), ArrowRight: Math.min(place + 1, last),
@@ -58,7 +58,7 @@ for (const chart of document.querySelectorAll(".chart")) {
     if (next === undefined) return;
     event.preventDefault();
     show(next);
-  });
+  };
 }
 
 for (const form of document.querySelectorAll("form.choose")) {
