@@ -41,7 +41,7 @@ package struct HistoryPosition: Hashable, Codable, Sendable {
   }
 
   /// Whether an item of the same recording was shown up to this position, latest first.
-  fileprivate func isAtOrBefore(_ item: LedgerItem) -> Bool {
+  fileprivate func hasShown(_ item: LedgerItem) -> Bool {
     recordedAt == item.recordedAt && line == item.line && number <= item.number
   }
 }
@@ -139,7 +139,7 @@ extension AccountStore {
       let batch = try await storedEntries(Self.isOn(ties.lines), before: last, limit: size)
       let items = try batch.flatMap { try $0.items().reversed() }
       let wanted = items.filter { item, _ in
-        kinds.contains(item.content.kind) && position?.isAtOrBefore(item) != true
+        kinds.contains(item.content.kind) && position?.hasShown(item) != true
       }
       let bindings = try await bindings(amid: wanted)
       found += wanted.filter { concerns(ties, $0.item, bindings: bindings) }
@@ -192,7 +192,6 @@ extension AccountStore {
   }
 
   /// Reads entries, latest first.
-  ///
   private func storedEntries(
     _ condition: SQL, before position: HistoryPosition?, limit: Int
   ) async throws -> [StoredEntry] {
