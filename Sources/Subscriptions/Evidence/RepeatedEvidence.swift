@@ -112,7 +112,7 @@ extension EvidenceHistory {
   /// between them lies no date from which the rule reads statuses again.
   func isRepeated(_ status: RenewalStatus, among charges: [Charge]) -> Bool {
     guard let previous = statuses.last(where: { $0.precedes(status) }),
-      previous.saysTheSame(as: status)
+      status.saysNothingMore(than: previous)
     else { return false }
     // Of different statuses of one date, each can settle something else.
     let isAlone = !statuses.contains {
@@ -147,6 +147,13 @@ extension RenewalStatus {
     var copy = self
     copy.asOf = other.asOf
     return copy == other
+  }
+
+  /// Whether it says the same, or only lacks the token, which is not in receipts.
+  fileprivate func saysNothingMore(than other: RenewalStatus) -> Bool {
+    var copy = self
+    copy.appAccountToken = appAccountToken ?? other.appAccountToken
+    return copy.saysTheSame(as: other)
   }
 
   fileprivate var isOfUndisturbedRenewal: Bool {

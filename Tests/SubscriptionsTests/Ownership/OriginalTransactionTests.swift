@@ -75,6 +75,17 @@ struct OriginalTransactionTests {
     #expect(ledger.line.repeated[mainKey]?.statuses.count == 46)
   }
 
+  @Test func aStatusThatLacksOnlyTheTokenHasNoItem() {
+    var ledger = Ledger()
+    ledger.receive(charge("1", from: day(0), to: day(365)))
+    #expect(kinds(ledger.receive([on(day(1), token: issuedToken(b))])) == [.renewalStatus])
+    // A receipt's, then a poll's.
+    #expect(ledger.receive([on(day(2))]) == [])
+    #expect(ledger.receive([on(day(3), token: issuedToken(b))]) == [])
+    #expect(kinds(ledger.receive([on(day(4), token: issuedToken(c))])) == [.renewalStatus])
+    #expect(ledger.line.history.statuses == [on(day(1), token: issuedToken(b)), on(day(4), token: issuedToken(c))])
+  }
+
   @Test func anAnswerMayListATransactionTwice() {
     var ledger = Ledger()
     ledger.receive(Self.first, Self.second, charge("3", from: day(60), to: day(90), item: "w3"))
