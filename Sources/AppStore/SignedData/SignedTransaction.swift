@@ -268,11 +268,13 @@ extension RenewalStatus.Phase {
 
 /// The requirements for a text of Apple's that becomes part of a key.
 enum AppleIdentifier {
-  static let longest = 255  // In bytes; the size of the columns for names
-  static let longestNumber = 128  // In bytes; the size of the columns for Apple's numbers
+  /// Of a name, in bytes.
+  static let longest = 255
+  /// Of one of Apple's numbers, in bytes.
+  static let longestNumber = 128
 
-  /// The problem with a text, such as "is longer than 255 bytes"; nil if it fits its column in
-  /// `schema.sql` and has no control characters, which PostgreSQL or a terminal would not accept.
+  /// The problem with a text, such as "is longer than 255 bytes"; nil if it is short enough and has
+  /// no control characters, which PostgreSQL or a terminal would not accept.
   static func fault(of text: String, upTo limit: Int = longest) -> String? {
     if text.utf8.count > limit { return "is longer than \(limit) bytes" }
     let isPrintable = text.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7f }

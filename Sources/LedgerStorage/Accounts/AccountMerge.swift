@@ -358,7 +358,7 @@ extension AccountStore {
 }
 
 extension Administrator {
-  /// The name shortened to the width of `ledger_entry.source_id`.
+  /// The name as the source of ledger entries, which is shorter.
   var entrySourceID: String { String(name.prefix(128)) }
 }
 

@@ -184,15 +184,24 @@ struct AdminActionTests {
   @Test func `unclaimed charges are listed, those that had ended separately`() async throws {
     try await TestAPI.run { api in
       let id = try await buy(api)
-      _ = try await api.call(
-        .post, "/v1/transactions/\(id)/owner", ["account_id": .null, "reason": "By mistake."],
-        as: .admin)
+      for account in [JSONValue.string("ben"), .null] {
+        _ = try await api.call(
+          .post, "/v1/transactions/\(id)/owner", ["account_id": account, "reason": "By mistake."],
+          as: .admin)
+      }
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/unclaimed")
       #expect(page.contains(">\(id)</a>"))
       #expect(page.contains("An administrator released it, and no account has submitted it since."))
       #expect(page.contains("Assign…"))
-      #expect(page.contains(#"Last owner: <a href="/admin/accounts/anna">anna</a>."#))
+      #expect(page.contains(#"Last owner: <a href="/admin/accounts/ben">ben</a>."#))
+      // Each earlier owner has the date of its own loss.
+      var losses: [Timestamp] = []
+      for name in ["anna", "ben"] {
+        let account = try #require(try await api.ledger.accounts.account(name))
+        losses += try await api.ledger.accounts.ties(of: account.key).lost.map(\.lostAt)
+      }
+      #expect(losses.count == 2 && losses[0] < losses[1])
       let badge = #"Unclaimed charges <span class="count">1</span>"#
       #expect(page.contains(badge) && !page.contains(">Period ended<"))
       #expect(page.contains("1 charge waits for access (oldest: "))

@@ -762,3 +762,10 @@ SELECT measure, cohort, product_id, charged_product_id, transaction_id, currency
 --= revenue|2026-01-01|month|month|t24|EUR|10990|b
 --= revenue|2026-01-01|month|year|t25|EUR|59990|b
 --= revenue|2026-01-01|month|month|t83|USD|10490|c
+
+-- What a charge renews as, before and after what Apple said of it was recorded
+SELECT (SELECT renews_as FROM tenure.renews_as('production', 's8', 't82', 'month',
+    '2026-02-20 10:00Z', false, known_at, '2026-04-01 00:00Z'))
+FROM (VALUES ('2026-02-25 10:30Z'::timestamptz), ('2026-02-25 11:30Z')) AS known (known_at);
+--= 
+--= year
