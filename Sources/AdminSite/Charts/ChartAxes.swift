@@ -231,10 +231,11 @@ struct CalendarTicks: Sendable {
 }
 
 extension ChartTick {
-  /// Marks at shares of an axis: outer labels stay inside; a phone hides every other of many.
+  /// Marks at shares of an axis: outer labels stay inside, also on a phone, which hides every other
+  /// of many.
   static func across(_ marks: [(share: Double, label: String)]) -> [ChartTick] {
     marks.enumerated().map { index, mark in
-      let anchor = mark.share < 0.06 ? "start" : mark.share > 0.94 ? "end" : "middle"
+      let anchor = mark.share < 0.15 ? "start" : mark.share > 0.85 ? "end" : "middle"
       return ChartTick(
         position: Coordinate.text(mark.share * 100), label: mark.label, anchor: anchor,
         isMinor: marks.count > 4 && !index.isMultiple(of: 2))
