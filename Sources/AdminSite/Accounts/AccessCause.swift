@@ -6,8 +6,6 @@ import Subscriptions
 struct AccessCauses: Sendable {
   private let account: Account
   private let charges: EntitlementCharges
-  /// The entries of original transactions whose charges moved to other accounts, in order.
-  private let entries: [OriginalTransactionKey: [HistoryItem]]
   private let lost: [LostCharge]
   private let names: [AccountKey: String]
   private let catalogue: Catalogue
@@ -32,13 +30,8 @@ struct AccessCauses: Sendable {
     _ catalogue: Catalogue
   ) async throws {
     (self.account, self.lost, self.catalogue) = (account, lost, catalogue)
-    charges = try await EntitlementCharges(of: entitlements, in: ledger)
-    let moved = entitlements.filter { $0.endedBecause == .moved }.compactMap(\.line)
-    var entries: [OriginalTransactionKey: [HistoryItem]] = [:]
-    for line in Set(moved + lost.prefix(1).map(\.id.line)) {
-      entries[line] = try await ledger.ownership.history(of: line)
-    }
-    self.entries = entries
+    charges = try await EntitlementCharges(
+      of: entitlements, lost: lost.prefix(1).map(\.id.line), in: ledger)
     names = try await ledger.ownership.accountIDs(of: Set(lost.prefix(1).compactMap(\.owner)))
   }
 
@@ -47,7 +40,7 @@ struct AccessCauses: Sendable {
     guard let latest = lost.first, start.map({ $0 <= latest.lostAt }) ?? true else { return nil }
     let number = lost.count { $0.owner == latest.owner && $0.lostAt == latest.lostAt }
     let owner = latest.owner.map { names[$0] ?? "erased" }
-    let reason = loss(of: latest.id).map(Self.reason) ?? ""
+    let reason = charges.loss(of: latest.id, from: account.key).map(Self.reason) ?? ""
     return Cause(
       sentence: "\(Count.text(number, "charge")) "
         + (owner.map { "moved to \($0)" } ?? (number == 1 ? "was released" : "were released"))
@@ -66,9 +59,9 @@ struct AccessCauses: Sendable {
     }
     switch entitlement.endedBecause {
     case .refunded:
-      return Cause(
-        sentence: "\(entitlement.inWords.dropLast()): \(charge.productID), charged "
-          + "\(charge.date.dayName).")
+      let refund =
+        "\(entitlement.inWords.dropLast()): \(charge.productID), charged \(charge.date.dayName)."
+      return following(charge, in: original, after: refund, saying: [.earlierChargeRevoked])
     case .replaced: return replacement(of: charge, in: original, ending: entitlement)
     case .moved where entitlement.state == .revoked:
       return move(of: charge, to: recorded.decision, in: original, ending: entitlement)
@@ -80,7 +73,9 @@ struct AccessCauses: Sendable {
     }
   }
 
-  func badge(of entitlement: Entitlement) -> Badge { charges.badge(of: entitlement) }
+  func badge(of entitlement: Entitlement) -> Badge {
+    charges.badge(of: entitlement, from: account.key)
+  }
 
   // MARK: Causes
 
@@ -149,26 +144,29 @@ struct AccessCauses: Sendable {
   private func expiry(
     of charge: Charge, in original: RecordedOriginalTransaction, ending entitlement: Entitlement
   ) -> Cause {
-    // As it was at the end: a refund and the end of billing retry switch auto-renew off, too.
-    let statement = original.rule.position(of: charge.id).flatMap {
-      original.rule.course.autoRenewStatement(after: $0, before: charge.end)
-    }
-    let offSince =
-      charge.isSubscription && entitlement.endedBecause != .billing
-        && statement?.autoRenews == false ? statement?.since : nil
-    let expired =
-      offSince.map {
-        "\(entitlement.inWords.dropLast()): auto-renew was off since \($0.dayName)."
-      } ?? entitlement.inWords
+    let isOff = original.autoRenewOff(after: charge, ending: entitlement) != nil
+    // The first sentence has said that the paid period had ended, or that auto-renew was off.
+    return following(
+      charge, in: original, after: original.inWords(entitlement),
+      saying: isOff ? [.boughtAfterPeriodEnd, .autoRenewOff] : [.boughtAfterPeriodEnd])
+  }
+
+  /// A sentence on the end of access, with who has what followed the charge.
+  ///
+  /// - Parameter said: The reasons that the sentence has given.
+  private func following(
+    _ charge: Charge, in original: RecordedOriginalTransaction, after ended: String,
+    saying said: Set<RenewalEvidence.Reason>
+  ) -> Cause {
     func following(_ id: Charge.ID) -> (charge: Charge, decision: Decision)? {
       original.rule.charges.lazy.compactMap { other in
         original.line.decisions[other.id].map { (charge: other, decision: $0.decision) }
       }.first { $0.decision.renewal.previous == id }
     }
     let next = following(charge.id)
-    guard var next else { return Cause(sentence: expired) }
+    guard var next else { return Cause(sentence: ended) }
     let name = next.decision.isAutomaticRenewal(next.charge.kind) ? "renewal" : "purchase"
-    let subject = "\(expired) The \(name) of \(next.charge.date.dayName)"
+    let subject = "\(ended) The \(name) of \(next.charge.date.dayName)"
     guard let owner = next.decision.owner else {
       var later = 0
       while let after = following(next.charge.id), after.decision.owner == nil {
@@ -179,13 +177,9 @@ struct AccessCauses: Sendable {
       let end = next.charge.end.map { " (paid through \($0.dayName))" } ?? ""
       return Cause(sentence: "\(subject)\(rest)\(end).")
     }
-    guard owner != account.key else { return Cause(sentence: expired) }
+    guard owner != account.key else { return Cause(sentence: ended) }
     let who = ownership(next.decision, in: original)
-    // The first sentence has said that the paid period had ended, or that auto-renew was off.
-    let isSaid =
-      next.decision.renewal.reason == .boughtAfterPeriodEnd
-      || offSince != nil && next.decision.renewal.reason == .autoRenewOff
-    let why = isSaid ? nil : who.why
+    let why = said.contains(next.decision.renewal.reason) ? nil : who.why
     return Cause(
       sentence: "\(subject) belongs to \(who.owner)\(why.map { ": \($0)" } ?? "").",
       counterpart: who.name)
@@ -196,26 +190,13 @@ struct AccessCauses: Sendable {
     ending entitlement: Entitlement
   ) -> Cause {
     // It may have moved on since.
-    let loss = loss(of: charge.id)
+    let loss = charges.loss(of: charge.id, from: account.key)
     let owner = (loss?.change.decision ?? decision).owner.map { original.names[$0] ?? "erased" }
     let target = owner.map { "moved to \($0)" } ?? "released"
     return Cause(
       sentence: "Lost \(entitlement.name)\(on(entitlement.endedAt)): \(target)"
         + "\(loss.map(Self.reason) ?? "").",
       counterpart: owner)
-  }
-
-  /// The latest change that took a charge from the account.
-  private func loss(of charge: Charge.ID) -> (change: OwnershipChange, source: EntrySource)? {
-    (entries[charge.line] ?? []).reversed().lazy.compactMap { entry, source in
-      if case .ownership(let change) = entry.content, change.charge == charge,
-        change.previousOwner == account.key
-      {
-        (change: change, source: source)
-      } else {
-        nil
-      }
-    }.first
   }
 
   private static func reason(_ loss: (change: OwnershipChange, source: EntrySource)) -> String {
@@ -246,9 +227,18 @@ struct AccessCauses: Sendable {
 /// The charges behind entitlements.
 struct EntitlementCharges: Sendable {
   private let originals: [OriginalTransactionKey: RecordedOriginalTransaction]
+  /// The entries of original transactions whose charges moved to other accounts, in order.
+  private let entries: [OriginalTransactionKey: [HistoryItem]]
 
-  init(of entitlements: [Entitlement], in ledger: Ledger) async throws {
+  /// - Parameter lost: Other original transactions whose charges moved.
+  init(
+    of entitlements: [Entitlement], lost: [OriginalTransactionKey] = [], in ledger: Ledger
+  ) async throws {
     originals = try await ledger.ownership.originals(of: Set(entitlements.compactMap(\.line)))
+    let moved = entitlements.filter { $0.endedBecause == .moved }.compactMap(\.line)
+    var entries: [OriginalTransactionKey: [HistoryItem]] = [:]
+    for line in Set(moved + lost) { entries[line] = try await ledger.ownership.history(of: line) }
+    self.entries = entries
   }
 
   fileprivate typealias Found = (
@@ -263,13 +253,57 @@ struct EntitlementCharges: Sendable {
       .compactMap(original.charge).first.map { ($0.charge, $0.recorded, original) }
   }
 
-  /// The state, and why one ended; what no account owns has not moved.
-  func badge(of entitlement: Entitlement) -> Badge {
+  /// The latest change that took a charge from an account.
+  fileprivate func loss(of charge: Charge.ID, from account: AccountKey)
+    -> (change: OwnershipChange, source: EntrySource)?
+  {
+    (entries[charge.line] ?? []).reversed().lazy.compactMap { entry, source in
+      if case .ownership(let change) = entry.content, change.charge == charge,
+        change.previousOwner == account
+      {
+        (change: change, source: source)
+      } else {
+        nil
+      }
+    }.first
+  }
+
+  /// The state, and why one ended; what was released has not moved, whoever owns it now.
+  func badge(of entitlement: Entitlement, from account: AccountKey) -> Badge {
     guard entitlement.state == .revoked, entitlement.endedBecause == .moved,
       let found = charge(behind: entitlement),
-      found.recorded.decision.owner == nil
+      (loss(of: found.charge.id, from: account)?.change.decision ?? found.recorded.decision).owner
+        == nil
     else { return Badge(entitlement) }
     return Badge(text: "Released", tone: Tone.warning)
+  }
+}
+
+extension RecordedOriginalTransaction {
+  /// Since when auto-renew was off when a subscription expired; nil if that was not the reason.
+  fileprivate func autoRenewOff(after charge: Charge, ending entitlement: Entitlement)
+    -> Timestamp?
+  {
+    guard charge.isSubscription, entitlement.state == .expired,
+      [.expired, .moved].contains(entitlement.endedBecause)
+    else { return nil }
+    // As it was at the end: a refund and the end of billing retry switch auto-renew off, too.
+    let statement = rule.position(of: charge.id).flatMap {
+      rule.course.autoRenewStatement(after: $0, before: charge.end)
+    }
+    return statement?.autoRenews == false ? statement?.since : nil
+  }
+
+  /// The source and next change of one of its entitlements, and why it expired.
+  func inWords(_ entitlement: Entitlement) -> String {
+    let charge = rule.charges.first { charge in
+      charge.transactions.contains {
+        $0.transactionID == entitlement.transactionID && $0.line == entitlement.line
+      }
+    }
+    return charge.flatMap { autoRenewOff(after: $0, ending: entitlement) }.map {
+      "\(entitlement.inWords.dropLast()): auto-renew was off since \($0.dayName)."
+    } ?? entitlement.inWords
   }
 }
 

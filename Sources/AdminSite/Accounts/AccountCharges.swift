@@ -48,6 +48,8 @@ struct AccountCharges: Sendable {
   private let shown: [Charge.ID: Shown]
   /// The present state of subscriptions whose latest charge the account owns, latest first.
   let current: [Entitlement]
+  /// The state of the latest subscription by the account's own charges alone.
+  let latest: Entitlement?
   /// The grace periods and billing retries after the account's charges.
   private let troubles: [OriginalTransactionKey: [TimelineLayout.Span]]
 
@@ -85,6 +87,14 @@ struct AccountCharges: Sendable {
       else { return nil }
       return original.current(in: catalogue, at: now)
     }
+    latest =
+      lanes.lazy.compactMap { originals[$0] }.compactMap { original in
+        let own = original.rule.charges.filter {
+          $0.isSubscription && original.line.decisions[$0.id]?.decision.owner == account.key
+        }
+        return own.isEmpty
+          ? nil : original.current(of: Set(own.map(\.id)), in: catalogue, at: now)
+      }.first
     troubles = Dictionary(
       uniqueKeysWithValues: lanes.map { line in
         let spans = originals[line].map { original in
@@ -185,11 +195,20 @@ struct AccountCharges: Sendable {
   /// one, the latest; or that assigns an unclaimed one.
   func transferLinks(at now: Timestamp) -> [PageLink] {
     let latest = (owned.all + unclaimed.all).compactMap { shown[$0.id] }.filter(\.isLatest)
-    let active = latest.filter { $0.isActive(at: now) && $0.report.ownerAccountID != nil }
-    return (active.isEmpty ? latest.prefix(1) : active.prefix(Self.mostTransfers)).map { shown in
+    let inGrace = Set(current.filter { $0.state == .inGracePeriod }.compactMap(\.line))
+    let active = latest.filter {
+      $0.report.ownerAccountID != nil
+        && ($0.isActive(at: now) || inGrace.contains($0.report.charge.id.line))
+    }
+    let linked = active.isEmpty ? latest.prefix(1) : active.prefix(Self.mostTransfers)
+    return linked.map { shown in
       let charge = shown.report.charge
       let verb = shown.report.ownerAccountID == nil ? "Assign" : "Transfer"
-      return PageLink(label: "\(verb) \(charge.productID)…", href: charge.id.href(form: "transfer"))
+      let isOneOfSeveral =
+        linked.count { $0.report.charge.productID == charge.productID } > 1
+      let end = isOneOfSeveral ? shown.end.map { " (until \($0.dayName))" } ?? "" : ""
+      return PageLink(
+        label: "\(verb) \(charge.productID)\(end)…", href: charge.id.href(form: "transfer"))
     }
   }
 

@@ -47,6 +47,17 @@ struct AccountHistoryRows: Sendable {
       }
     }
 
+    /// What an empty list says.
+    var emptyText: String {
+      switch self {
+      case .all: "No history yet."
+      case .apple: "Nothing from Apple about charges this account owns."
+      case .decisions: "No decisions about charges of this account."
+      case .events: "No events of this account."
+      case .administrators: "No administrator actions on this account."
+      }
+    }
+
     fileprivate var kinds: Set<LedgerItem.Kind> {
       let evidence: Set<LedgerItem.Kind> = [.transaction, .renewalStatus]
       let decisions = Set(LedgerItem.Kind.allCases).subtracting(evidence).subtracting([.link])
@@ -119,6 +130,7 @@ struct AccountHistoryRows: Sendable {
       .latestFirst { $0.at }
     // Older items belong to the next page: the ledger was only read back to this date.
     if let end = found.lookedBackTo { all.removeAll { $0.at < end.recordedAt } }
+    let dates = Dictionary(ties.charges.map { ($0.id, $0.chargedAt) }) { first, _ in first }
     let shown = all.prefix(part.limit).map { item in
       switch item {
       case .event(let event):
@@ -135,7 +147,7 @@ struct AccountHistoryRows: Sendable {
         row.sentence =
           row.sentence[0].text.linking(link, in: link.label)
           ?? row.sentence + [(" Original transaction ", nil), (link.label, link.href), (".", nil)]
-        return row
+        return row.naming(event.item.content, charged: dates)
       }
     }
     if shown.count == all.count, let end = found.lookedBackTo { cursor.item = end }
@@ -264,7 +276,8 @@ extension Submission {
 extension SubmissionOutcome {
   fileprivate var inWords: String {
     guard !selected.isEmpty else { return "Claimed nothing." }
-    return "Claimed \(Count.text(selected.count, "transaction")); \(newlyOwned.count) newly owned."
+    let gained = newlyOwned.isEmpty ? "no charge" : Count.text(newlyOwned.count, "charge")
+    return "Claimed \(Count.text(selected.count, "transaction")); the account gained \(gained)."
   }
 }
 

@@ -37,7 +37,8 @@ struct AccountPageController: Controller {
       of: charges.ties, account, filter, part: historyPart, in: ledger)
     let heir = try await ledger.accounts.successor(of: account)
     let causes = try await AccessCauses(
-      of: held, of: account, lost: charges.ties.lost, in: ledger, catalogue)
+      of: held + [charges.latest].compactMap(\.self), of: account, lost: charges.ties.lost,
+      in: ledger, catalogue)
     let verdict = Self.verdict(
       held, causes, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
       lastSubmission: try await ledger.accounts.latestSubmissions(of: account.key, limit: 1).first,
@@ -70,7 +71,8 @@ struct AccountPageController: Controller {
         entitlements: held.map { entitlement in
           let cause = causes.cause(of: entitlement)
           // Not what the verdict has said.
-          let isSaid = verdict.causes.contains { $0.sentence == cause.sentence }
+          let isSaid =
+            entitlement.isActive || verdict.causes.contains { $0.sentence == cause.sentence }
           return Self.row(
             entitlement, state: causes.badge(of: entitlement), because: isSaid ? [] : cause.pieces)
         },
@@ -86,7 +88,8 @@ struct AccountPageController: Controller {
         earlierSubmissionsTitle: submissions.count > Self.submissionsShown
           ? Count.text(submissions.count - Self.submissionsShown, "earlier submission") : nil,
         submissionPaging: submissionPaging,
-        history: history.rows, historyFilters: filter.links(on: path),
+        history: history.rows, emptyHistory: filter.emptyText,
+        historyFilters: filter.links(on: path),
         historyPaging: historyPart.paging(shown: history.rows.count, next: history.next),
         pruning: try await ledger.accounts.eventPruning().map(Self.sentence)
       ), "account")
@@ -102,24 +105,30 @@ struct AccountPageController: Controller {
     let active = entitlements.filter(\.isActive)
     let ended = entitlements.filter { !$0.isActive }
       .latestFirst { $0.endedAt ?? Timestamp(milliseconds: .max) }
-    let losses = (active.isEmpty ? ended : Array(ended.prefix(1))).map(causes.cause)
     let last = ended.first
+    let lines = Set(entitlements.compactMap(\.line))
+    var told = active.isEmpty ? ended : Array(ended.prefix(1))
+    // A grant that ended hides a subscription that gave the same entitlement.
+    if active.isEmpty, last?.source == .grant, let latest = charges.latest, !latest.isActive,
+      latest.line.map({ !lines.contains($0) }) ?? false
+    {
+      told.append(latest)
+    }
+    let losses = told.map(causes.cause)
     // Unless it is the loss itself, or older.
     let isMoved = last?.state == .revoked && last?.endedBecause == .moved
     let move = isMoved ? nil : causes.move(since: last?.endedAt)
     let refund = charges.refundsInWords(
-      besides: ended.prefix(losses.count).filter { $0.endedBecause == .refunded }
+      besides: told.filter { $0.endedBecause == .refunded }
     ).map(cause)
     guard active.isEmpty else {
       // A grant hides a subscription that gives the same entitlement.
-      let lines = Set(entitlements.compactMap(\.line))
       let hidden = charges.current.filter { current in
         current.isActive && current.line.map { !lines.contains($0) } ?? false
       }
       let unclaimed = charges.unclaimedInWords(at: now, besides: last?.line).map(cause)
-      let names = active.map(\.name).joined(separator: ", ")
       let all =
-        [cause("Active entitlements: \(names).")] + active.map(causes.cause)
+        Self.named(active, causes)
         + hidden.map { cause($0.inWords) } + losses + [refund, move].compactMap(\.self) + unclaimed
       let isWarning =
         (active + hidden).contains { $0.state == .inGracePeriod }
@@ -184,6 +193,18 @@ struct AccountPageController: Controller {
     return ([start] + [lead, refund, claim].compactMap(\.self) + open, Tone.warning)
   }
 
+  /// The active entitlements, each with its cause; one that was granted is named once.
+  private static func named(_ active: [Entitlement], _ causes: AccessCauses)
+    -> [AccessCauses.Cause]
+  {
+    let all = active.map(causes.cause)
+    if active.count == 1, active[0].source == .grant {
+      return [AccessCauses.Cause(sentence: "Active entitlement: \(all[0].sentence)")]
+    }
+    let names = active.map(\.name).joined(separator: ", ")
+    return [AccessCauses.Cause(sentence: "Active entitlements: \(names).")] + all
+  }
+
   /// Where the purchase of an account without any may be.
   private static func advice(after submission: Submission?) -> String {
     guard let submission, submission.decided?.warnings.contains(.noTransactions) ?? false else {
@@ -245,11 +266,13 @@ struct AccountPageController: Controller {
   private static func row(_ entitlement: Entitlement, state: Badge, because: [TextPiece])
     -> some Sendable
   {
-    (
+    let end = entitlement.isActive ? entitlement.accessEndsAt : nil
+    return (
       name: entitlement.name, state: state, hasCause: !because.isEmpty, because: because,
-      until: entitlement.source == .appStore ? entitlement.accessEndsAt.map(Moment.init) : nil,
+      until: entitlement.source == .appStore ? end.map(Moment.init) : nil,
+      ended: entitlement.endedAt.map(Moment.init),
       // As the grant's own row has it.
-      grantEnd: entitlement.source == .appStore ? nil : entitlement.accessEndsAt?.lastDayName,
+      grantEnd: entitlement.source == .appStore ? nil : end?.lastDayName,
       isEndless: entitlement.isActive && entitlement.accessEndsAt == nil,
       productID: entitlement.productID?.rawValue,
       source: entitlement.originalTransactionID?.rawValue ?? "grant",

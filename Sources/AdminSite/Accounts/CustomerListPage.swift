@@ -32,7 +32,7 @@ struct CustomerListController: Controller {
 
     /// Each entitlement with its state.
     func tags(_ ended: EntitlementCharges) -> [Tag] {
-      entitlements.map { ($0.name, ended.badge(of: $0)) }
+      entitlements.map { ($0.name, ended.badge(of: $0, from: account.key)) }
     }
 
     var productNames: String {

@@ -11,15 +11,17 @@ struct MergeController: ActionController {
   func perform(_ sent: SentForm, on account: Account) async throws -> Response {
     let into = try sent.fields.entered(.into)
     let administrator = try sent.context.actingAdministrator()
-    guard try await ledger.accounts.account(into) != nil else {
-      throw Problem(.invalidRequest, "No account with this ID.", field: TextField.into.name)
+    guard let target = try await ledger.accounts.account(into) else {
+      throw Problem(
+        .invalidRequest, "No account with the ID “\(into)”.", field: TextField.into.name)
     }
     do {
       guard sent.isConfirmed else {
         let preview = try await ledger.accounts.previewMerge(
           of: account.id, into: into, terms: terms, at: now())
         return try await sent.confirm(
-          consequences: Self.consequences(of: preview, from: account.id, into: into),
+          consequences: Self.consequences(
+            of: preview, from: account.id, into: into, described: try await inWords(target)),
           warnings: [
             "This cannot be undone. Merged charges can only be transferred one at a time."
           ])
@@ -48,18 +50,18 @@ struct MergeController: ActionController {
         FormField(
           id: "into", name: TextField.into.name, label: "Target account", isInput: true,
           maximumLength: 255, isRequired: true,
-          hint: "The full account ID, exactly as your app uses it. This account remains.")
+          hint: "The full account ID, exactly as your app uses it. The target account remains.")
       ],
       buttonLabel: "Merge", isDanger: true, subject: .account(account.id))
   }
 
-  private static func consequences(of preview: MergePreview, from id: String, into other: String)
-    -> [String]
-  {
+  private static func consequences(
+    of preview: MergePreview, from id: String, into other: String, described target: String
+  ) -> [String] {
     let held = Set(preview.held.map(\.name))
     return [
       "\(Count.text(preview.charges, "charge")), \(Count.text(preview.orders, "order")) and "
-        + "\(Count.text(preview.grants, "grant")) move from “\(id)” to “\(other)”."
+        + "\(Count.text(preview.grants, "grant")) move from “\(id)” to \(target)."
     ]
       + preview.lost.map { entitlement in
         let gain = held.contains(entitlement.name) ? ", which already has it" : ""
@@ -124,14 +126,16 @@ struct ErasureController: ActionController {
       try await ledger.accounts.spent(by: [account], at: pages.now())[key] ?? [])
     let names = account.names.isEmpty ? "" : " (\(account.names.joined(separator: ", ")))"
     return [
-      "Deleted: the ID, label and email\(names), and the reasons of grants. A pseudonym replaces "
-        + "“\(account.id)” everywhere.",
+      "Deleted: the ID, label and email\(names), and the reasons stored with grants. A pseudonym "
+        + "replaces “\(account.id)” everywhere.",
       "Deleted: the data of \(counted(submissions, "submission")), and Apple's responses.",
       "Kept under the pseudonym, with dates and money: "
         + "\(Count.text(charges, "charge"))\(spent.isEmpty ? "" : " (\(spent))"), "
         + "\(counted(orders, "order")), \(Count.text(grants, "grant")) and the app account token, "
         + "which Apple's transactions carry.",
-      "Later renewals are unclaimed until an app submits them.",
+      "Kept: the audit log, which can't be changed. Its entries show the pseudonym instead of the ID; "
+        + "other names in their reasons stay.",
+      "Later renewals will be unclaimed until an app submits them.",
       "Your app server will receive one last event, without the ID.",
       "If the ID is used again, it is a new account.",
     ]

@@ -48,6 +48,17 @@ extension ActionController {
   }
 }
 
+extension Controller {
+  /// An account that gets charges, for example `“hans” (Hans Rossi), who has no active entitlement`.
+  func inWords(_ account: Account) async throws -> String {
+    let active = try await entitlements.entitlements(of: account.id, now: now())
+      .filter(\.isActive).map(\.name)
+    let names = account.names.isEmpty ? "" : " (\(account.names.joined(separator: ", ")))"
+    return "“\(account.id)”\(names), who has "
+      + (active.isEmpty ? "no active entitlement" : active.joined(separator: " and "))
+  }
+}
+
 extension ActionController where Subject == Account {
   func subject(of request: Request, _ context: APIContext) async throws -> Account {
     try await account(of: request, context)
@@ -59,7 +70,7 @@ struct ActionForm: Sendable {
   var title: String
   /// The path the form is posted to.
   let action: String
-  let lead: String
+  var lead: String
   var properties: [Property]
   /// The fields before the reason; none in the confirmation, where they are hidden.
   var fields: [FormField] = []
@@ -68,6 +79,8 @@ struct ActionForm: Sendable {
   var rareTitle = ""
   var buttonLabel: String
   var isDanger = false
+  /// There is nothing left to do: the page has no form.
+  var isOver = false
   /// The response is a file; the browser stays on the form.
   var isFile = false
   /// The page of the account or charge concerned.
@@ -81,7 +94,7 @@ struct ActionForm: Sendable {
   fileprivate static let reason = FormField(
     id: "reason", name: TextField.reason.name, label: "Reason", isText: true,
     maximumLength: Administrator.maximumReasonLength, isRequired: true,
-    hint: "Saved in the audit log with your name.")
+    hint: "Saved permanently in the audit log, with your name. Don't name customers.")
 
   fileprivate var allFields: [FormField] {
     fields + rareFields + [Self.reason]
@@ -135,9 +148,9 @@ struct SentForm: Sendable {
 
   /// Shows the consequences and asks for confirmation.
   ///
-  /// - Parameter title: The action, if it is another one than the form's.
+  /// - Parameter other: The title and the lead, if it is another action than the form's.
   func confirm(
-    as title: String? = nil, consequences: [String], warnings: [String],
+    as other: (title: String, lead: String)? = nil, consequences: [String], warnings: [String],
     unseen: [(name: String, value: String)] = []
   ) async throws -> Response {
     var form = form
@@ -147,7 +160,8 @@ struct SentForm: Sendable {
         fields[field.name].map { (field.name, $0.rawValue) }
       } + [("confirmed", "yes")]
     (form.fields, form.rareFields) = ([], [])
-    let title = title ?? form.title
+    let title = other?.title ?? form.title
+    form.lead = other?.lead ?? form.lead
     form.title = "Confirm: \(title.prefix(1).lowercased())\(title.dropFirst())"
     form.buttonLabel = title
     if let reason = fields[TextField.reason.name] {

@@ -54,6 +54,9 @@ private struct ActionSentence {
     return
       switch AdministratorAction.Action(rawValue: action)
     {
+    // An administrator who confirms the owner overrides the rule, too.
+    case .transfer where accountID != nil && accountID == previousAccountID:
+      plain("kept ") + charge(data) + plain(" with ") + [named]
     case .transfer, .release:
       plain(
         action == "release" ? "released " : previous == nil ? "assigned " : "transferred ")

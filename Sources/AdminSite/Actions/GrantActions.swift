@@ -145,16 +145,20 @@ struct RevocationController: ActionController {
       of: id, holding: held.holdings, granted: held.grants.filter { $0.id != stored.grant.id },
       at: now()
     ).first { $0.isActive && ExactText($0.name) == ExactText(name) }
+    let grant = stored.grant
+    let end = grant.accessEnd.flatMap { $0 <= now() ? $0 : nil }
     return ActionForm(
       title: "Revoke grant",
       action: AdminURL.revocation(ofGrant: stored.grant.id.text),
-      lead: "Ends this grant. Purchases and other grants stay.",
+      lead: end.map { end in
+        "This grant \(grant.revokedAt == end ? "was revoked" : "ended") on \(end.dayName)."
+      } ?? "Ends this grant. Purchases and other grants stay.",
       properties: [
         Property("Account", stored.accountID, isCode: true),
         Property("Entitlement", stored.grant.entitlement), Property("Start", stored.grant.startsAt),
         Property("Reason for the grant", stored.reason),
       ],
-      buttonLabel: "Revoke", isDanger: true, subject: .account(id),
+      buttonLabel: "Revoke", isDanger: true, isOver: end != nil, subject: .account(id),
       consequences: [
         rest.map { "“\(id)” keeps “\(name)”\($0.until): \($0.inWords)" }
           ?? "“\(id)” loses “\(name)” at once."

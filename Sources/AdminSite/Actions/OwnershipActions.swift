@@ -68,12 +68,13 @@ struct OwnershipController: ActionController {
   func perform(_ sent: SentForm, on located: LocatedCharge) async throws -> Response {
     let accountID = isRelease ? nil : try sent.fields.entered(.accountID)
     let administrator = try sent.context.actingAdministrator()
-    var account: String?
+    var receiver: Account?
     if let accountID {
       guard let found = try await ledger.accounts.account(accountID), !found.isErased
       else {
         throw Problem(
-          .invalidRequest, "No account with this ID.", field: TextField.accountID.name)
+          .invalidRequest, "No account with the ID “\(accountID)”.",
+          field: TextField.accountID.name)
       }
       let isOwner = located.report.ownerAccountID.map(AccountID.init) == AccountID(found.id)
       guard !isOwner || located.report.recorded.decision.rule != .administrator else {
@@ -81,13 +82,15 @@ struct OwnershipController: ActionController {
           .invalidRequest, "An administrator has assigned this charge to “\(found.id)” already.",
           field: TextField.accountID.name)
       }
-      account = found.id
+      receiver = found
     }
+    let account = receiver?.id
     guard sent.isConfirmed else {
       let isKept = account != nil && account == located.report.ownerAccountID
       return try await sent.confirm(
-        as: isKept ? "Keep owner" : nil,
-        consequences: try await consequences(of: located, to: account),
+        as: isKept
+          ? ("Keep owner", "Overrides the ownership rule without changing the owner.") : nil,
+        consequences: try await consequences(of: located, to: receiver),
         warnings: warnings(of: located, to: account))
     }
     let id = located.report.charge.id
@@ -118,17 +121,17 @@ struct OwnershipController: ActionController {
     return warnings
   }
 
-  private func consequences(of located: LocatedCharge, to account: String?) async throws
+  private func consequences(of located: LocatedCharge, to receiver: Account?) async throws
     -> [String]
   {
-    let report = located.report
+    let (report, account) = (located.report, receiver?.id)
     let (id, now, loser) = (report.charge.id.transactionID, now(), report.ownerAccountID)
     var losses: [String] = []
     if let loser, loser != account {
       losses = report.losses(
         of: loser, holding: try await entitlements.entitlements(of: loser, now: now))
     }
-    guard let account else {
+    guard let receiver, let account else {
       guard let loser else { return ["Transaction \(id) stays unclaimed."] }
       let renewals =
         "Renewals after \(Moment(now).text) are unclaimed, too, until an account "
@@ -144,7 +147,8 @@ struct OwnershipController: ActionController {
       ] + (located.isLatestOfSubscription ? [located.renewals(for: account)] : [])
     }
     let owner = loser.map { "owner: “\($0)”" } ?? "unclaimed"
-    return ["Transaction \(id) (\(owner)) will be assigned to “\(account)”."] + losses
+    return ["Transaction \(id) (\(owner)) will be assigned to \(try await inWords(receiver))."]
+      + losses
       + (located.original.rule.charges.count == 1
         ? [] : ["Other charges made before \(Moment(now).text) keep their owner."])
       + (located.isLatestOfSubscription ? [located.renewals(for: account)] : [])
@@ -177,5 +181,7 @@ extension ChargeReport {
 
 extension Entitlement {
   /// For example ` (until 22 Nov 2026, 10:17)`; empty without an end.
-  var until: String { accessEndsAt.map { " (until \(Moment($0).text))" } ?? "" }
+  var until: String {
+    accessEndsAt.map { " (\($0.lastDayName.replacing(" (UTC)", with: ", UTC")))" } ?? ""
+  }
 }

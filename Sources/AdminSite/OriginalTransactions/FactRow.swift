@@ -52,6 +52,16 @@ struct FactRow: Sendable {
 }
 
 extension FactRow {
+  /// The row, beginning with the charge that a decision is about: the reason names only the one
+  /// before.
+  func naming(_ content: LedgerItem.Content, charged dates: [Charge.ID: Timestamp]) -> FactRow {
+    guard case .ownership(let change) = content else { return self }
+    var row = self
+    let date = dates[change.charge].map { " of \($0.dayName)" } ?? ""
+    row.sentence.insert(("\(change.charge.productID)\(date): ", nil), at: 0)
+    return row
+  }
+
   /// Whether it is folded below a later one: both are renewals, or one message said the same of
   /// both charges.
   fileprivate func isAlike(_ later: FactRow) -> Bool {

@@ -143,14 +143,25 @@ struct OriginalTransactionPageController: Controller {
     title: String, badges: [Badge], verdict: String, tone: String, properties: [Property]
   ) {
     let bindings = Binding.bindings(of: original.rule.charges, decisions: original.rule.decisions)
-    let account = bindings.account(asOf: now).map(facts.name)
+    let key = bindings.account(asOf: now)
+    let account = key.map(facts.name)
     let current = original.current(in: catalogue, at: now)
     let summary = OriginalTransactionState(line: original.line, rule: original.rule)
     let latest = original.rule.charges.latestCharge
     let isSubscription = latest?.isSubscription ?? false
-    let owner =
-      account.map { "\(isSubscription ? "Renewals belong" : "It belongs") to \($0)." }
-      ?? (isSubscription ? "Renewals belong to no account." : "No account owns it.")
+    let isOn =
+      isSubscription && summary.autoRenews != false
+      && [.active, .inGracePeriod, .inBillingRetry].contains(current?.state)
+    let isErased = key.map { original.line.history.erasures[$0] != nil } ?? false
+    let owner: String =
+      switch (account, isOn) {
+      case (_?, true) where isErased: "Renewals will be unclaimed: the owner was erased."
+      case (let account?, true): "Renewals belong to \(account)."
+      case (nil, true): "Renewals belong to no account."
+      case (let account?, false):
+        "\(isSubscription ? "The subscription" : "It") belongs to \(account)."
+      case (nil, false): "No account owns \(isSubscription ? "the subscription" : "it")."
+      }
     let product = current?.productID ?? summary.latest?.productID
     let end = latest.flatMap {
       ChargeReport(of: $0.id, in: original, catalogue: catalogue)?.end(in: catalogue)
@@ -158,14 +169,15 @@ struct OriginalTransactionPageController: Controller {
     let badge = current.map { Badge($0) } ?? latest.map { Badge($0, end: end, at: now) }
     let properties: [Property?] = [
       Property(
-        isSubscription ? "Renewals go to" : "Owner", account ?? "no account",
+        isOn && !isErased ? "Renewals go to" : "Owner", account ?? "no account",
         href: account.map { AdminURL.account($0) }, isCode: account != nil),
       product.map { Property("Product", $0.rawValue, href: AdminURL.product($0.rawValue)) },
       Property("Charges", ChartUnit.count.text(Int64(original.rule.charges.count))),
       summary.paidThrough.map { Property("Paid through", $0) },
       summary.autoRenews.map {
         Property(
-          "Auto-renew", $0 ? "on" : "off", note: summary.autoRenewProductID.map { "to \($0)" })
+          "Auto-renew",
+          $0 ? summary.autoRenewProductID.map { "on, renews as \($0)" } ?? "on" : "off")
       },
       summary.statusAsOf.map { Property("Last renewal status from Apple", $0) },
     ]
@@ -174,7 +186,7 @@ struct OriginalTransactionPageController: Controller {
       names.compactMap(\.self).joined(separator: " · "),
       [badge, line.environment == .sandbox ? .sandbox : nil]
         .compactMap(\.self),
-      "\(current?.inWords ?? "No active entitlement.") \(owner)",
+      "\(current.map(original.inWords) ?? "No active entitlement.") \(owner)",
       current.map { Badge($0).tone } ?? (account == nil ? Tone.warning : Tone.quiet),
       properties.compactMap(\.self)
     )
@@ -189,10 +201,14 @@ struct OriginalTransactionFacts: Sendable {
   let events: [ChargeEvent]
   let names: [AccountKey: String]
   let sources: SourceText
+  private let chargeDates: [Charge.ID: Timestamp]
   /// Latest first.
   private let writeBacks: [WriteBack]
 
   init(of original: RecordedOriginalTransaction, in ledger: Ledger) async throws {
+    chargeDates = Dictionary(
+      original.rule.charges.map { ($0.id, $0.date) }
+    ) { first, _ in first }
     writeBacks = try await ledger.writeBacks.writeBacks(
       of: original.line.heads.keys.sorted(), limit: Self.mostWriteBacks)
     (events, names) = try await ledger.ownership.events(
@@ -205,7 +221,11 @@ struct OriginalTransactionFacts: Sendable {
   /// Entries and write-backs, latest first, with anchors.
   var rows: [FactRow] {
     (events.reversed().map {
-      (at: $0.item.recordedAt, row: sources.fact($0, anchor: Self.anchor($0.item)))
+      (
+        at: $0.item.recordedAt,
+        row: sources.fact($0, anchor: Self.anchor($0.item))
+          .naming($0.item.content, charged: chargeDates)
+      )
     } + writeBacks.map { (at: $0.sentAt, row: FactRow($0, name: name)) })
     .latestFirst { $0.at }.map { $0.row }
   }

@@ -152,6 +152,7 @@ private struct Sentence {
 
   private func text(for change: OwnershipChange) -> String {
     let because = Explanation(change.decision, name: name).sentence
+    let isAssigned = change.action == .placed && change.decision.rule == .administrator
     let action =
       switch change.action {
       case .decided: "Decided"
@@ -160,7 +161,10 @@ private struct Sentence {
       case .placed: "Assigned"
       }
     guard change.changesOwner, let previous = change.previousOwner else {
-      return "\(action). \(because)"
+      return isAssigned ? because : "\(action). \(because)"
+    }
+    if isAssigned, let owner = change.decision.owner {
+      return "An administrator assigned it from \(quoted(previous)) to \(quoted(owner))."
     }
     if change.action == .placed, change.decision.owner == nil {
       return "An administrator released it from \(quoted(previous))."

@@ -96,8 +96,14 @@ extension Ledger {
 
 extension RecordedOriginalTransaction {
   /// The state at a moment, as if one account owned all; nil if no charge has a duration.
-  package func current(in catalogue: Catalogue, at moment: Timestamp) -> Entitlement? {
-    let holdings = rule.charges.indices.map { line.holding(ofChargeAt: $0, in: rule) }
+  ///
+  /// - Parameter some: The charges that count; nil for all.
+  package func current(
+    of some: Set<Charge.ID>? = nil, in catalogue: Catalogue, at moment: Timestamp
+  ) -> Entitlement? {
+    let holdings = rule.charges.indices
+      .filter { some?.contains(rule.charges[$0].id) ?? true }
+      .map { line.holding(ofChargeAt: $0, in: rule) }
     let products = rule.charges.map { charge in
       var product =
         catalogue.product(charge.productID, at: charge.date)

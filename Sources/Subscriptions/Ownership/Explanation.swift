@@ -72,7 +72,9 @@ package struct Explanation {
     case .expired: "the subscription had expired"
     case .billingRetryOver: "the period had ended longer ago than Apple retries billing"
     case .tokenOfAnotherAccount: "\(autoRenew) was off, then on again with another account's token"
-    case .orderedByAnotherAccount: "\(autoRenew) was off, then on again by the account that ordered"
+    case .orderedByAnotherAccount:
+      "\(previous.map { "\($0) had turned auto-renew off" } ?? "auto-renew had been turned off"), and "
+        + "the new owner's order turned it on again"
     case .notASubscription, .noEarlierCharge, .released, .reportsAnotherCharge, .renewedByApple,
       .renewedAtPeriodEnd, .recoveredFromBillingProblem, .changedWhileRenewing:
       nil
@@ -116,7 +118,7 @@ package struct Explanation {
     case .tokenOfAnotherAccount:
       "auto-renew had been off\(since) and was turned on again with another account's token"
     case .orderedByAnotherAccount:
-      "auto-renew had been turned off\(sinceSwitch) and on again by the account that ordered"
+      "auto-renew had been turned off\(sinceSwitch), and \(owner)'s order turned it on again"
     case .released: "an administrator released it"
     case .reportsAnotherCharge: "it reports the same charge as transaction \(previous)"
     case .renewedByApple, .renewedAtPeriodEnd, .recoveredFromBillingProblem,

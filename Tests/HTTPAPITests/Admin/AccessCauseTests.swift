@@ -97,6 +97,20 @@ struct AccessCauseTests {
       verdict: "Refunded by Apple on 6 Jan 2026: monthly, charged 1 Jan 2026.", state: "revoked",
       because: .refunded, ended: 5),
     Story(
+      name: "refunded, and bought later by another account", account: "rita",
+      tell: { api in
+        try await api.claim(month, on, by: "rita", on: 0.1)
+        var refunded = month
+        refunded.revokedOn = 5
+        try await api.deliver(Notice("REFUND", nil, refunded, on: 5.1))
+        try await api.claim(
+          Payment(id: "2", from: 50, to: 80, reason: "PURCHASE"), by: "otto", on: 50.1)
+      },
+      verdict:
+        "Refunded by Apple on 6 Jan 2026: monthly, charged 1 Jan 2026. The purchase of 20 Feb "
+        + "2026 belongs to otto, who submitted it first.",
+      state: "revoked", because: .refunded, ended: 5),
+    Story(
       name: "refunded within the period", account: "xenia",
       tell: { api in
         try await api.claim(month, on, by: "xenia", on: 0.1)
@@ -321,23 +335,38 @@ struct AccessCauseTests {
     }
   }
 
-  @Test func `a revoked grant does not hide a refund`() async throws {
+  @Test(
+    arguments: [
+      ("xenia", 7, "8 Jan 2026", "Refunded by Apple on 6 Jan 2026: monthly, charged 1 Jan 2026."),
+      (
+        "olga", 41, "11 Feb 2026",
+        "monthly expired on 31 Jan 2026: auto-renew was off since 11 Jan 2026."
+      ),
+      (
+        "mona", 60, "2 Mar 2026",
+        "monthly expired on 31 Jan 2026. The purchase of 20 Feb 2026 belongs to nils, who submitted "
+          + "it first: auto-renew had lapsed and Apple had not reported a billing retry."
+      ),
+    ] as [(String, Double, String, String)])
+  func `a revoked grant does not hide how the subscription ended`(
+    account: String, day: Double, revoked: String, end: String
+  ) async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")
-      try await Self.stories.first { $0.account == "xenia" }?.tell(api)
+      try await Self.stories.first { $0.account == account }?.tell(api)
       let grant: JSONValue = [
-        "account_id": "xenia", "entitlement": "premium", "reason": "Sorry.",
+        "account_id": .string(account), "entitlement": "premium", "reason": "Sorry.",
       ]
       let granted = try await api.call(.post, "/v1/grants", grant, as: .admin)
       let id = try #require(granted["grant_id"]?.string)
-      api.live(until: 7)
+      api.live(until: day)
       _ = try await api.call(.delete, "/v1/grants/\(id)?reason=r", as: .admin)
       #expect(
-        try await verdict(of: "xenia", api)
-          == "premium was granted by an administrator; revoked on 8 Jan 2026. monthly, charged 1 "
-          + "Jan 2026, was refunded on 6 Jan 2026.")
+        try await verdict(of: account, api)
+          == "premium was granted by an administrator; revoked on \(revoked). \(end)")
       var browser = try await AdminBrowser.loggedIn(api)
-      let page = try await browser.get("/admin/accounts/xenia")
+      let page = try await browser.get("/admin/accounts/\(account)")
+      #expect(page.contains(#"<span class="until">ended <time datetime="2026-"#))
       #expect(
         page.contains(">premium (grant)</text>") && page.contains(##"href="#grant-\##(id)""##))
     }
@@ -509,7 +538,9 @@ struct AccessCauseTests {
       let (badges, history) = try await badgesAndHistory("walter", &browser)
       #expect(badges == ["Released"])
       // It is the row itself, not one of its details.
-      #expect(history.contains(/<\/time>\n<div><p>An administrator released it from/))
+      #expect(
+        history.contains(
+          /<\/time>\n<div><p>monthly of 1 Jan 2026: An administrator released it from/))
       let words = history.replacing(/<[^>]*>/, with: "")
       #expect(
         words.contains(
@@ -517,6 +548,15 @@ struct AccessCauseTests {
       let original = try await browser.get(line)
       #expect(original.contains("An administrator released transaction 1."))
       #expect(!original.contains("Release…"))
+
+      // Another account's gain afterwards is not how walter lost it.
+      _ = try await api.call(.put, "/v1/accounts/tina")
+      let owner: JSONValue = ["account_id": "tina", "reason": "Hers."]
+      _ = try await api.call(.post, "/v1/transactions/1/owner", owner, as: .admin)
+      browser = try await AdminBrowser.loggedIn(api)
+      #expect(try await badgesAndHistory("walter", &browser).badges == ["Released"])
+      let list = try await browser.get("/admin/accounts")
+      #expect(list.contains(#"premium <span class="badge warning">Released</span>"#))
     }
   }
 
@@ -561,6 +601,35 @@ struct AccessCauseTests {
       rows.folded.map { $0.sentence.map(\.text).joined() }
         == ["monthly was replaced by an upgrade; access to “pro” ended."])
     #expect([rows[1]].folded.map { $0.sentence[0].text } == ["Apple reported it."])
+  }
+
+  @Test func `an original transaction that will not renew says why, and has an owner`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      func page() async throws -> AdminBrowser.Page {
+        var browser = try await AdminBrowser.loggedIn(api)
+        return try await browser.get("/admin/original-transactions/1000")
+      }
+      let next = Future(isOn: true, next: "yearly", end: 30)
+      try await api.claim(Self.month, next, by: "olga", on: 5)
+      let renewing = try await page()
+      #expect(renewing.verdict == "monthly renews on 31 Jan 2026. Renewals belong to olga.")
+      #expect(renewing.contains("<dt>Auto-renew</dt><dd>on, renews as yearly</dd>"))
+      try await api.claim(Self.month, Future(isOn: false, end: 30), by: "olga", on: 10)
+      #expect(
+        try await page().verdict
+          == "monthly expires on 31 Jan 2026 and will not renew. The subscription belongs to olga.")
+      api.live(until: 40)
+      let ended = try await page()
+      #expect(
+        ended.verdict
+          == "monthly expired on 31 Jan 2026: auto-renew was off since 11 Jan 2026. The "
+          + "subscription belongs to olga.")
+      #expect(ended.contains("<dt>Auto-renew</dt><dd>off</dd>"))
+      #expect(ended.contains("<dt>Owner</dt>") && !ended.contains("<dt>Renewals go to</dt>"))
+    }
   }
 
   @Test func `what is no subscription has an owner, and no renewals`() async throws {

@@ -133,13 +133,13 @@ struct AccountPageTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let ben = section("Submissions", of: try await browser.get("/admin/accounts/ben"))
       for part in [
-        "Receipt verified by Apple. Claimed 1 transaction; 0 newly owned.",
+        "Receipt verified by Apple. Claimed 1 transaction; the account gained no charge.",
         "Another account owned the claimed transactions.",
       ] {
         #expect(ben.contains(part), "\(part)")
       }
       let anna = section("Submissions", of: try await browser.get("/admin/accounts/anna"))
-      #expect(anna.contains("; 1 newly owned."))
+      #expect(anna.contains("; the account gained 1 charge."))
       #expect(!anna.contains(">Warning<"))
     }
   }
@@ -246,6 +246,8 @@ struct AccountPageTests {
       _ = try await api.call(.put, "/v1/accounts/carl")
       let none = section("History", of: try await browser.get("/admin/accounts/carl"))
       #expect(none.contains("No history yet."))
+      let fromApple = try await browser.get("/admin/accounts/carl?history=apple")
+      #expect(fromApple.contains("Nothing from Apple about charges this account owns."))
     }
   }
 
@@ -469,7 +471,9 @@ struct AccountPageTests {
       #expect(section(Self.claimed, of: anna).contains("by <strong>ops</strong></span> \(why)"))
       for page in [ben, anna] {
         let history = section("History", of: page)
-        #expect(history.contains("Assigned; previous owner: “anna”."))
+        #expect(
+          history.replacing(/<[^>]*>/, with: "").contains(
+            "monthly of 1 Jan 2026: An administrator assigned it from “anna” to “ben”."))
         #expect(history.contains(why))
       }
       let line = "/admin/original-transactions/\(bought)"

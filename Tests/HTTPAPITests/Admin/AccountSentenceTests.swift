@@ -61,7 +61,8 @@ struct AccountSentenceTests {
         "reason": "r",
       ]
       _ = try await api.call(.post, "/v1/grants", grant, as: .admin)
-      let granted = "premium was granted by an administrator, through 29 Dec 2026 (UTC)."
+      let granted =
+        "Active entitlement: premium was granted by an administrator, through 29 Dec 2026 (UTC)."
       let petra = try await page(of: "petra", api)
       #expect(petra.verdict.contains("\(granted) monthly renews on 31 Jan 2026."), "\(petra.text)")
       #expect(petra.contains(#"<p class="verdict good">"#))
@@ -152,6 +153,21 @@ struct AccountSentenceTests {
       // Without an active one, the latest.
       api.live(until: 50)
       #expect(buttons(try await page(of: "vera", api)) == ["Transfer old…"])
+      // One in its grace period is active.
+      try await api.claim(
+        Payment(id: "9", from: 60, to: 90), Future(isOn: true, end: 90), by: "vera", on: 60.1)
+      try await api.claim(
+        Payment(id: "10", line: "8000", product: "old", from: 85, to: 86), by: "vera", on: 85.1)
+      try await api.claim(
+        Payment(id: "9", from: 60, to: 90),
+        Future(isOn: true, end: 90, graceUntil: 106, isInRetry: true), by: "vera", on: 91)
+      #expect(buttons(try await page(of: "vera", api)) == ["Transfer monthly…"])
+      // Two of one product differ by their dates.
+      try await api.claim(
+        Payment(id: "11", line: "9000", from: 92, to: 122), by: "vera", on: 92.1)
+      #expect(
+        buttons(try await page(of: "vera", api))
+          == ["Transfer monthly (until 3 May 2026)…", "Transfer monthly (until 1 Apr 2026)…"])
     }
   }
 

@@ -232,7 +232,7 @@ struct AdminActionTests {
 
       let unknown = try await browser.post(path, [("account_id", "carl"), ("reason", "x")])
       #expect(unknown.status == 400)
-      #expect(unknown.contains("No account with this ID."))
+      #expect(unknown.contains("No account with the ID “carl”."))
       #expect(unknown.contains(#"value="carl""#))
       #expect(try await browser.post(path, [("account_id", "ben")]).status == 400)
       // The fault has the field's label, and the field is marked.
@@ -243,7 +243,8 @@ struct AdminActionTests {
       let fields = [("account_id", "ben"), ("reason", "She bought it for him.")]
       let shown = try await browser.post(path, fields)
       #expect(shown.status == 200)
-      #expect(shown.contains("(owner: “anna”) will be assigned to “ben”."))
+      #expect(
+        shown.contains("(owner: “anna”) will be assigned to “ben”, who has no active entitlement."))
       #expect(shown.contains("“anna” loses “premium”"))
       #expect(shown.contains(#"name="confirmed" value="yes""#))
       #expect(shown.contains("<h1>Confirm: transfer subscription</h1>"))
@@ -255,7 +256,8 @@ struct AdminActionTests {
       #expect(done.status == 303)
       let page = try await browser.get(try #require(done.location))
       #expect(page.contains("was transferred to “ben”."))
-      #expect(page.contains("An administrator assigned it to “ben”."))
+      #expect(
+        page.text.replacing(/<[^>]*>/, with: "").contains("An administrator assigned it to “ben”."))
       #expect(try await api.get("/v1/transactions/\(id)")["owner_account_id"] == "ben")
       let actions = try await actions(api)
       #expect(actions.map(\.action) == ["transfer"])
@@ -301,11 +303,15 @@ struct AdminActionTests {
         asked.contains("Transaction 2 stays with “leo”, whatever Apple reports later."),
         "\(asked.text)")
       #expect(!asked.contains("will be assigned") && !asked.contains("loses"))
+      #expect(asked.contains("Overrides the ownership rule without changing the owner."))
+      #expect(!asked.contains("to another account"))
       #expect(
         asked.contains("<h1>Confirm: keep owner</h1>") && asked.contains(">Keep owner</button>"))
       let done = try await browser.post(path, fields + [("confirmed", "yes")])
       let page = try await browser.get(try #require(done.location))
       #expect(page.contains("Transaction 2 stays with “leo”."))
+      let acts = try await browser.get("/admin/accounts/leo?history=administrators")
+      #expect(acts.text.replacing(/<[^>]*>/, with: "").contains("Kept monthly 2 with leo."))
       // Late evidence would move it to klara.
       let recovered = Payment(id: "2", from: 50, to: 80, reason: "RENEWAL")
       try await api.deliver(
@@ -410,7 +416,7 @@ struct AdminActionTests {
       #expect(done.location == "/admin/accounts/ben")
       let account = try await browser.get("/admin/accounts/ben")
       #expect(account.contains("“premium” was granted through 31 Mar 2026 (UTC)."))
-      #expect(account.contains("Active entitlements: premium."))
+      #expect(account.contains("Active entitlement: premium was granted by an administrator"))
       // The entitlement and the grant have one end.
       #expect(account.contains(#"<span class="until">through 31 Mar 2026 (UTC)</span>"#))
       #expect(account.contains("premium was granted by an administrator, through 31 Mar 2026"))
@@ -435,6 +441,9 @@ struct AdminActionTests {
       #expect(after.contains("was revoked."))
       #expect(after.contains("premium was granted by an administrator; revoked on 1 Jan 2026."))
       #expect(!after.contains(revocation))
+      let over = try await browser.get(revocation)
+      #expect(over.contains("This grant was revoked on 1 Jan 2026."))
+      #expect(!over.contains(#"<form class="form""#))
       #expect(
         try await actions(api).map(\.action)
           == ["revoke_grant", "revoke_grant", "grant", "grant"])
@@ -468,7 +477,8 @@ struct AdminActionTests {
       var browser = try await AdminBrowser.loggedIn(api)
       _ = try await api.call(.put, "/v1/accounts/..")
       let path = "/admin/accounts/ben/merge"
-      #expect(try await browser.get(path).contains("Merge account"))
+      let form = try await browser.get(path)
+      #expect(form.contains("Merge account") && form.contains("The target account remains."))
       #expect(try await browser.get("/admin/account-forms/merge?id=..").status == 200)
       for into in ["ben", "no such account"] {
         let refused = try await browser.post(path, [("into", into), ("reason", "r")])
@@ -476,34 +486,50 @@ struct AdminActionTests {
         #expect(
           into != "ben" || refused.contains(">Account ben can&#39;t be merged into itself.<"))
       }
-      _ = try await api.call(.put, "/v1/accounts/carl")
+      let who: JSONValue = ["label": "Carl C", "email": "carl@example.com"]
+      _ = try await api.call(.put, "/v1/accounts/carl", who)
+      let grant: JSONValue = ["account_id": "carl", "entitlement": "pro", "reason": "r"]
+      _ = try await api.call(.post, "/v1/grants", grant, as: .admin)
       let fields = [("into", "carl"), ("reason", "Logged in.")]
       let shown = try await browser.post(path, fields)
       #expect(shown.status == 200)
-      #expect(shown.contains("move from “ben” to “carl”."))
+      #expect(
+        shown.contains("move from “ben” to “carl” (Carl C, carl@example.com), who has pro."))
       let done = try await browser.post(path, fields + [("confirmed", "yes")])
       #expect(done.location == "/admin/accounts/carl")
       #expect(
         try await browser.get("/admin/accounts/carl").contains("was merged into this account"))
-      #expect(try await actions(api).map(\.action) == ["merge_account"])
+      #expect(try await actions(api).map(\.action) == ["merge_account", "grant"])
     }
   }
 
   @Test func `a person is erased after the id was typed, and the pseudonym is shown`() async throws
   {
     try await TestAPI.run { api in
-      _ = try await buy(api)
+      let bought = try await buy(api)
+      api.apple.simulation.advance(by: .days(1))
       var browser = try await AdminBrowser.loggedIn(api)
       let path = "/admin/accounts/anna/erase"
       // What it does is said before anything is typed.
-      #expect(
-        try await browser.get(path).contains(
-          "1 charge, 0 orders, 0 grants and the app account token"))
+      _ = try await api.call(
+        .post, "/v1/grants",
+        [
+          "account_id": "anna", "entitlement": "pro", "expires_at": "2026-01-10T00:00:00Z",
+          "reason": "Anna Berg was patient.",
+        ], as: .admin)
+      let form = try await browser.get(path)
+      for text in [
+        "1 charge, 0 orders, 1 grant and the app account token",
+        "and the reasons stored with grants",
+        "Kept: the audit log, which can&#39;t be changed.",
+      ] { #expect(form.contains(text), "\(text)") }
       let wrong = try await browser.post(
         path, [("typed_account_id", "Anna"), ("reason", "Asked."), ("confirmed", "yes")])
       #expect(wrong.status == 400 && wrong.contains(">This is not the account ID.<"))
       let fields = [("typed_account_id", "anna"), ("reason", "Anna asked.")]
-      #expect(try await browser.post(path, fields).contains("This cannot be undone."))
+      let asked = try await browser.post(path, fields)
+      #expect(asked.contains("This cannot be undone."))
+      #expect(asked.contains("“anna” loses “pro” (through 9 Jan 2026, UTC)"))
       #expect(try await browser.get("/admin/accounts/anna").status == 200)
       let done = try await browser.post(path, fields + [("confirmed", "yes")])
       #expect(done.status == 200)
@@ -513,7 +539,12 @@ struct AdminActionTests {
       let page = try await browser.get("/admin/accounts/\(pseudonym)")
       #expect(page.status == 200)
       #expect(!page.contains("Erase…"))
-      #expect(try await actions(api).map(\.action) == ["erase_account"])
+      // As the form has said.
+      #expect(page.contains("<q>The account was erased.</q>"))
+      #expect(try await actions(api).map(\.reason) == ["Anna asked.", "Anna Berg was patient."])
+      let original = try await browser.get("/admin/original-transactions/\(bought)")
+      #expect(original.contains("Renewals will be unclaimed: the owner was erased."))
+      #expect(original.contains("<dt>Owner</dt>") && !original.contains("Renewals belong to"))
     }
   }
 

@@ -121,6 +121,10 @@ struct ExplanationTests {
         == "“bob” submitted it first; auto-renew of transaction 7 had been off since "
         + "2026-01-06T00:00:00.000Z.")
     #expect(
+      Self.sentence(.submitter, b, .orderedByAnotherAccount)
+        == "“bob” submitted it first; auto-renew had been turned off, and “bob”'s order turned it on "
+        + "again.")
+    #expect(
       Self.sentence(.unclaimed, nil, .noEarlierCharge)
         == "No account has submitted it yet; no earlier subscriber: this is the subscription's "
         + "first charge.")
