@@ -232,13 +232,15 @@ struct CalendarTicks: Sendable {
 
 extension ChartTick {
   /// Marks at shares of an axis: outer labels stay inside, also on a phone, which hides every other
-  /// of many.
+  /// one if they are close.
   static func across(_ marks: [(share: Double, label: String)]) -> [ChartTick] {
-    marks.enumerated().map { index, mark in
+    // On a phone the first label, which has the year, takes up to 28% of the axis.
+    let areClose = marks.count > 1 && marks[1].share - marks[0].share < 0.35
+    return marks.enumerated().map { index, mark in
       let anchor = mark.share < 0.15 ? "start" : mark.share > 0.85 ? "end" : "middle"
       return ChartTick(
         position: Coordinate.text(mark.share * 100), label: mark.label, anchor: anchor,
-        isMinor: marks.count > 4 && !index.isMultiple(of: 2))
+        isMinor: areClose && !index.isMultiple(of: 2))
     }
   }
 }

@@ -133,6 +133,8 @@ struct CalendarTicksTests {
     #expect(ticks.map(\.position) == ["10", "25", "50", "75", "90"])
     #expect(ticks.map(\.anchor) == ["start", "middle", "middle", "middle", "end"])
     #expect(ticks.map(\.isMinor) == [false, true, false, true, false])
-    #expect(ChartTick.across(Array(marks.dropLast())).allSatisfy { !$0.isMinor })
+    for (shares, isMinor) in [([0.1, 0.4, 0.7], true), ([0.1, 0.5, 0.9], false)] {
+      #expect(ChartTick.across(shares.map { (share: $0, label: "") })[1].isMinor == isMinor)
+    }
   }
 }
