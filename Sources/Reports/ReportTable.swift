@@ -70,8 +70,21 @@ extension ReportTable {
   package var unconvertedNote: String? {
     guard let reportingCurrency, !unconverted.isEmpty else { return nil }
     let currencies = unconverted.joined(separator: ", ")
-    return "No exchange rate to \(reportingCurrency) is known for \(currencies) on these days, so "
-      + "those amounts were not converted."
+    if columns.contains(where: { $0.name == "cohort" }) {
+      return "Cohorts that have days without an exchange rate to \(reportingCurrency) were not "
+        + "converted: \(currencies)."
+    }
+    let rows = rows.indices.filter { value("currency", inRow: $0) != .text(reportingCurrency) }
+    func days(_ column: String) -> [String] {
+      rows.compactMap { index in
+        if case .date(let day)? = value(column, inRow: index) { day } else { nil }
+      }
+    }
+    let span = days("from_day").min().flatMap { first in
+      days("to_day").max().map { first == $0 ? "on \(first)" : "on days from \(first) to \($0)" }
+    }
+    return "No exchange rate to \(reportingCurrency) is known for \(currencies) "
+      + "\(span ?? "on these days"), so those amounts were not converted."
   }
 }
 

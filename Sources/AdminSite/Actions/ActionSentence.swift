@@ -46,10 +46,11 @@ private struct ActionSentence {
     func count(_ name: String, _ one: String) -> String {
       data?[name]?.integer.map { Count.text(Int($0), one) } ?? "\(one)s"
     }
-    func rate(_ verb: String, _ unit: String = "") -> [TextPiece] {
-      let value = data?["value"].map { " to \($0.string.map { $0 + unit } ?? "none")" } ?? ""
+    func rate(_ name: String, _ unit: String = "") -> [TextPiece] {
+      let verb = data?["value"] == .null ? "removed" : "set"
+      let value = data?["value"]?.string.map { " to \($0)\(unit)" } ?? ""
       let day = data?["valid_from"]?.string.map { " from \(CalendarDate.name($0))" } ?? ""
-      return plain(verb) + [(subject, AdminURL.rates)] + plain(value + day)
+      return plain("\(verb) \(name) ") + [(subject, AdminURL.rates)] + plain(value + day)
     }
     return
       switch AdministratorAction.Action(rawValue: action)
@@ -77,8 +78,8 @@ private struct ActionSentence {
     case .redeliverParkedEvents: plain("redelivered \(count("events", "failed event"))")
     case .retryJobs: plain("retried \(count("jobs", "failed job"))")
     case .verifySubmissions: plain("had \(count("submissions", "receipt")) verified again")
-    case .setExchangeRate: rate("set the exchange rate of ")
-    case .setCommission: rate("set Apple's commission on ", "%")
+    case .setExchangeRate: rate("the exchange rate of")
+    case .setCommission: rate("Apple's commission on", "%")
     case .setProduct: plain("saved the product ") + [(subject, AdminURL.product(subject))]
     case nil: plain("\(action.replacing("_", with: " ")) ") + [named]
     }

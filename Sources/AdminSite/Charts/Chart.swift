@@ -309,11 +309,16 @@ extension ChartData {
       }
   }
 
-  /// The sum of the finished buckets and, apart from it, what is counted so far, as in `1 + 3 so far`.
+  /// The sum of the finished buckets and, apart from it, what is counted so far, as in `1 + 3 so far`;
+  /// nil if one of the finished buckets is not known.
   ///
   /// - Parameter hasOpen: Whether the unfinished buckets of the series can still grow.
   private func total(_ values: [Int64?], hasOpen: Bool) -> String? {
     let open = hasOpen ? unfinished : []
+    let isKnown = values.enumerated().allSatisfy {
+      $0.element != nil || unfinished.contains($0.offset)
+    }
+    guard isKnown else { return nil }
     func sum(_ isOpen: Bool) -> Int64? {
       values.enumerated().filter { unfinished.contains($0.offset) == isOpen }
         .compactMap(\.element).reduce(nil) { ($0 ?? 0) + ChartScale.clamped($1) }

@@ -66,7 +66,7 @@ struct PageRenderer: Sendable {
         [
           unclaimed,
           item("Failed jobs", AdminURL.parked, waiting?.jobs),
-          item("Rejected receipts", AdminURL.rejected),
+          item("Rejected receipts", AdminURL.rejected, waiting?.rejected),
         ]
       ),
       (

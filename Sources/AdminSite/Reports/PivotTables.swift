@@ -44,7 +44,7 @@ extension DataTable {
     }
     self.init(
       caption: request.report.label,
-      columns: [DataColumn(label: "Cohort"), DataColumn(label: "Size", isNumber: true)]
+      columns: [DataColumn(label: "Cohort"), DataColumn(label: "Cohort size", isNumber: true)]
         + (0..<count).map { DataColumn(label: $0 == 0 ? "Month 0" : "\($0)", isNumber: true) },
       rows: cohorts.map { cohort, periods in
         let size = periods[0].integer("cohort_size")
@@ -94,7 +94,7 @@ extension DataTable {
     }
     self.init(
       caption: "\(caption), \(currency)",
-      columns: [DataColumn(label: "Cohort"), DataColumn(label: "Size", isNumber: true)]
+      columns: [DataColumn(label: "Cohort"), DataColumn(label: "Cohort size", isNumber: true)]
         + table.columns.filter { totals.contains($0.name) }.map {
           DataColumn($0, of: table.report)
         }
@@ -127,11 +127,12 @@ extension DataTable {
         + "month of each cohort has not ended and is shown in grey.")
   }
 
-  /// The states of subscriptions, in the order of their lives.
-  static let states = [
-    "active_renewing", "active_cancelled", "trial_renewing", "trial_cancelled", "in_grace_period",
-    "in_billing_retry", "expired", "revoked", "granted",
-  ]
+  /// The states of subscriptions: those that count as active, then trials and the others.
+  static let states =
+    active + [
+      "trial_renewing", "trial_cancelled", "in_billing_retry", "expired", "revoked", "granted",
+    ]
+  private static let active = ["active_renewing", "active_cancelled", "in_grace_period"]
 
   /// Subscriptions with a row for each product and a column for each state.
   init(statesOf table: ReportTable, of request: ReportRequest) {
@@ -146,9 +147,11 @@ extension DataTable {
         states: [state]
       )
     }
-    let active = ["active_renewing", "active_cancelled"]
-    if found.isSuperset(of: active) {
-      columns.insert((DataColumn(label: "Active, all", isNumber: true), active), at: active.count)
+    // As in the other reports.
+    let active = states.prefix(while: Self.active.contains)
+    if active.count > 1 {
+      columns.insert(
+        (DataColumn(label: "Active", isNumber: true), Array(active)), at: active.count)
     }
     func number(_ rows: [ReportRow]) -> DataCell {
       let sum = rows.reduce(0) { $0 + $1.integer("number") }
@@ -225,8 +228,7 @@ extension DataTable {
     let records = Dictionary(
       grouping: table.records.filter { currency == nil || $0["currency"]?.text == currency }
     ) { $0.periodStart ?? "" }
-    let all = ReportPeriods(table, of: request).all
-    let periods = all.filter { records[$0.from] != nil }
+    let periods = ReportPeriods(table, of: request).all.filter { records[$0.from] != nil }
     func number(_ rows: [ReportRow], among all: [ReportRow]) -> DataCell {
       let sum = measure?.sum(of: rows) ?? 0
       var cell = DataCell(text: unit.number(sum), isNumber: true, isNil: sum == 0)
@@ -259,7 +261,7 @@ extension DataTable {
         cells: [
           DataCell(
             text: isStock ? "Latest" : "Total", isHeading: true,
-            note: all.contains(where: \.isUnfinished) ? "of complete periods" : nil)
+            note: request.openNote(table))
         ] + columns.map { column in number(counted.filter(column.has), among: counted) },
         rowClass: "total"))
   }

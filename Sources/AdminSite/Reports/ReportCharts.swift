@@ -71,14 +71,16 @@ struct ReportCharts: Sendable {
         }, by: \.periodStart)
       // Without a row there is nothing, or nothing is known of a stock.
       let nothing: Int64? = currency != nil || !chart.isStock ? 0 : nil
-      // Where amounts stayed in other currencies, that of the conversion is not known.
-      let unconverted = Set(
-        table.records.filter {
-          currency == request.choices.reportingCurrency && $0["currency"]?.text != currency
+      // What was converted, or was not, is not 0 in the other currency: that is not known.
+      let reportingCurrency = request.choices.reportingCurrency
+      let elsewhere = Set(
+        table.records.filter { row in
+          guard let reportingCurrency, let other = row["currency"]?.text else { return false }
+          return other != currency && [currency, other].contains(reportingCurrency)
         }.map(\.periodStart))
       return periods.map { period in
         period.flatMap { start in
-          rows[start].map(drawn.series.sum) ?? (unconverted.contains(start) ? nil : nothing)
+          rows[start].map(drawn.series.sum) ?? (elsewhere.contains(start) ? nil : nothing)
         }
       }
     }

@@ -161,7 +161,7 @@ extension FormField {
     let name = parameter.rawValue
     self.init(
       id: "choice-" + name.replacing("_", with: "-"), name: name, label: parameter.label)
-    fault = request.faults[name].map { "\(parameter.label) \($0)" }
+    fault = request.faults[name].map { "\(parameter.label) \($0)." }
     // The value in force, unless another one was entered.
     value = request.fields[name]?.rawValue ?? request.inForce(parameter)
     if var values = parameter.values(of: request.report, catalogue, currencies) {

@@ -37,8 +37,9 @@ extension ReportColumn {
     "cohort_started": "Started (cohort)", "cohort_converted": "Converted (cohort)",
     "cohort_expired": "Expired (cohort)", "cohort_recovered": "Recovered (cohort)",
     "cohort_lost": "Lost (cohort)", "cohort_size": "Cohort size",
-    "net_by_charge_milliunits": "Net (refunds by purchase date)",
-    "net_by_refund_milliunits": "Net", "refunds_of_charges": "Refunded later",
+    "net_by_charge_milliunits": "Net revenue (refunds by purchase date)",
+    "net_by_refund_milliunits": "Net revenue", "revenue_milliunits": "Net revenue",
+    "refunds_of_charges": "Refunded later",
     "refunded_of_charges_milliunits": "Amount refunded later",
     "refunded_milliunits": "Refunded amount",
   ]
@@ -143,7 +144,7 @@ enum EnumText {
     // Of a refund, Apple's reason.
     "cause": [
       "0": "Other reason", "1": "Problem with the app",
-      "poll_status": "Poll a subscription's status", "billing": "Billing problem",
+      "poll_status": "Poll a subscription's status", "billing": "Involuntary",
     ],
     "price_source": ["app_store": "App Store"],
     "reason": ["": "No reason given", "0": "Other reason", "1": "Problem with the app"],
@@ -169,6 +170,8 @@ struct DefinitionText: Sendable {
         with: ""
       )
       .replacing(/\bnull\b/, with: "empty").replacing(/\bby splits/, with: "“Split by” splits")
+      // Of cohorts, whose columns are named after the months.
+      .replacing(/\bperiod (?=[0-9])/, with: "month ")
     let labels = Self.labels(of: report)
     // As in `expired: …`, `new and changed: …`, `paid (once): …` and `active = …`.
     let start = /([a-z_]+(?:(?:, | and )[a-z_]+)*)(?: \([^()]*\))?(?:: | (?== ))/
@@ -197,6 +200,9 @@ struct DefinitionText: Sendable {
     return labels
   }
 
+  /// Names of columns that are not words of the pages, and are one word.
+  private static let rawNames: Set<String> = ["opening", "resubscribed"]
+
   private static func pieces(_ text: String, _ labels: [String: String]) -> [TextPiece] {
     var (pieces, rest): ([TextPiece], Substring) = ([], text[...])
     // In a formula, every word can be a name.
@@ -211,7 +217,7 @@ struct DefinitionText: Sendable {
         case "from_date", "to_date": "“\(name == "to_date" ? "To" : "From")”"
         case _ where match.2 != nil:
           "“\(ReportParameter(rawValue: name)?.label ?? name): \(match.2 ?? "")”"
-        case _ where isFormula || name.contains("_"):
+        case _ where isFormula || name.contains("_") || Self.rawNames.contains(name):
           (labels[name] ?? ReportParameter(rawValue: name)?.label).map { "“\($0)”" }
             ?? name.replacing("_", with: " ")
         default: name

@@ -226,8 +226,8 @@ struct ReportPageController: Controller {
         definition: DefinitionText(
           try await api.reports.definitions()[report] ?? report.summary, of: report
         ).lines,
-        notes: asked.notes(at: pages.now()), faults: asked.faultTexts,
-        advice: table.flatMap { Self.advice($0, asked.choices) },
+        notes: asked.notes(at: pages.now()), faults: asked.faultTexts(besides: form),
+        advice: table.flatMap { Self.advice($0, previous: previous, asked.choices) },
         action: AdminURL.report(report.name),
         range: isRight ? asked.rangeText : nil,
         presets: isRight ? asked.presets : [],
@@ -338,11 +338,16 @@ struct ReportPageController: Controller {
 extension ReportPageController {
   /// What is to be done about missing exchange rates and about unclaimed charges; nil for a part of
   /// the charges, or an earlier moment.
-  private static func advice(_ table: ReportTable, _ choices: ReportChoices)
-    -> (state: String, text: String, link: PageLink?)?
-  {
-    if let note = table.unconvertedNote {
-      return ("warning", note, PageLink(label: "Set rates", href: AdminURL.rates))
+  private static func advice(
+    _ table: ReportTable, previous: ReportTable?, _ choices: ReportChoices
+  ) -> (state: String, text: String, link: PageLink?)? {
+    var compared = table
+    compared.rows += previous?.rows ?? []
+    if let note = compared.unconvertedNote {
+      return (
+        "warning", note.replacing(/[0-9]{4}-[0-9]{2}-[0-9]{2}/) { CalendarDate.name("\($0.0)") },
+        PageLink(label: "Set rates", href: AdminURL.rates)
+      )
     }
     guard table.report == .unclaimed, !table.isCutShort, choices.product == nil,
       choices.knownAt == nil, choices.environment == .production
@@ -369,9 +374,10 @@ extension ReportPageController {
 }
 
 extension ReportRequest {
-  /// The faults as sentences, which begin with the names of the fields.
-  fileprivate var faultTexts: [String] {
-    faults.sorted { $0.key < $1.key }.map { name, text in
+  /// The faults that the form does not show at its fields, as sentences.
+  fileprivate func faultTexts(besides form: ReportForm?) -> [String] {
+    let fields = Set(((form?.fields ?? []) + (form?.rareFields ?? [])).map(\.name))
+    return faults.filter { !fields.contains($0.key) }.sorted { $0.key < $1.key }.map { name, text in
       let parameter = ReportParameter(rawValue: name)
       return parameter == .column
         ? "The link to the number is not valid: it \(text)."
@@ -388,7 +394,6 @@ extension ReportRequest {
           "As the ledger knew it at \(Moment($0).text) UTC\(constancy(since: $0, at: now))"
         } ?? "As known now: later facts can still change past days.")
     }
-    if choices.environment == .sandbox { notes.append("Sandbox data: no real payments.") }
     if choices.reportingCurrency != nil {
       notes.append(
         "Converted amounts have no lists of items: remove the conversion to see the items of each "

@@ -119,6 +119,8 @@ extension ReportRequest {
       choices.product.map { productNames[$0] ?? $0 },
       choices.by.map { "by \(EnumText.sentence($0.rawValue).lowercased())" },
       choices.dateOf == .charge ? "by the date of the purchase" : nil,
+      choices.knownAt.map { "as known at \(Moment($0).text) UTC" },
+      choices.environment == .sandbox ? "sandbox (no real payments)" : nil,
     ]
     guard let range else {
       let moment = Moment(moment).text
@@ -239,6 +241,11 @@ extension ReportRequest {
   /// Whether the last period was not over at the moment of the answer.
   func hasUnfinished(_ table: ReportTable) -> Bool {
     bucket != nil && range.map { !hasEnded($0.last, of: table) } ?? false
+  }
+
+  /// What a total leaves out, as in `without the open month`.
+  func openNote(_ table: ReportTable) -> String? {
+    bucket.flatMap { hasUnfinished(table) ? "without the open \($0.rawValue)" : nil }
   }
 
   /// Whether a day was over at the moment of the answer.

@@ -136,7 +136,7 @@ extension ReportRequest {
   }
 
   /// The columns of revenue below its table.
-  private static let secondary: Set<String> = [
+  fileprivate static let secondary: Set<String> = [
     "offers", "trials", "family_shared", "from_catalogue_milliunits", "refunds_of_charges",
     "refunded_of_charges_milliunits", "net_by_charge_milliunits",
   ]
@@ -165,11 +165,8 @@ extension DataTable {
         && (values.isEmpty || values.contains { $0 != .none })
         && (!table.columns[place].isRare(in: table.report) || values.contains { $0.integer != 0 })
         && (name != "from_day" || request.bucket != nil)
-    }.sorted {
-      (Self.rank(table.columns[$0], in: table.report), $0)
-        < (Self.rank(table.columns[$1], in: table.report), $1)
     }
-    let columns = shown.map { table.columns[$0] }
+    let columns = Self.ordered(shown.map { table.columns[$0] }, in: table.report)
     let periods = Dictionary(
       uniqueKeysWithValues: ReportPeriods(table, of: request).all.map { ($0.from, $0) })
     self.init(
@@ -178,24 +175,23 @@ extension DataTable {
       rows: records.map { row in
         let period = row["from_day"] == nil ? nil : row.periodStart.flatMap { periods[$0] }
         return DataRow(
-          cells: shown.map { place in
-            let column = table.columns[place]
+          cells: columns.map { column in
+            let value = row[column.name] ?? ReportValue.none
             var cell = DataCell(
-              table.rows[row.index][place], of: column, as: request.meaning(of: column),
-              in: table.report)
+              value, of: column, as: request.meaning(of: column), in: table.report)
             if column.name == "from_day", let period { cell.take(period) }
             if column.isProduct || request.meaning(of: column) == "product" {
               cell.takeName(from: request.productNames)
             }
             // What renews as itself has its product in one column.
             if column.name == "renews_as", row[column.name] == row["product_id"] { cell.text = "" }
-            cell.isHeading = place == shown.first
+            cell.isHeading = column == columns.first
             // Without a text, a link would have no name.
             if !cell.text.isEmpty {
               cell.href = table.cell(column.name, inRow: row.index, of: request.choices)
                 .map(request.href)
             }
-            if cell.isNumber, table.rows[row.index][place].integer == 0 {
+            if cell.isNumber, value.integer == 0 {
               (cell.href, cell.isNil) = (nil, true)
             }
             if let share = request.report.shares[column.name] {
@@ -235,7 +231,8 @@ extension DataTable {
       !records.contains(where: { $0.periodStart == last.from })
     else { return [] }
     let currencies = records.currencies
-    let amount = currencies.count == 1 ? ChartUnit.money(currency: currencies[0]).number(0) : ""
+    let amount =
+      currencies.count > 1 ? "" : ChartUnit.money(currency: currencies.first ?? "").number(0)
     let cells = columns.dropFirst().map { column in
       DataCell(
         text: column.kind == .number ? "0" : column.kind == .money ? amount : "",
@@ -345,6 +342,13 @@ extension DataTable {
   private static let longIDs = ["original_transaction_id", "transaction_id", "order_id"]
   private static let longestID = 10
 
+  /// The columns in the order in which they are shown.
+  static func ordered(_ columns: [ReportColumn], in report: Report) -> [ReportColumn] {
+    columns.enumerated().sorted {
+      (rank($0.element, in: report), $0.offset) < (rank($1.element, in: report), $1.offset)
+    }.map(\.element)
+  }
+
   /// The place of a report's column: on a phone, the first few are seen.
   private static func rank(_ column: ReportColumn, in report: Report) -> Int {
     let first: [String] =
@@ -353,7 +357,9 @@ extension DataTable {
       case .unclaimed: ["product_id", "amount_milliunits", "number", "age"]
       default: ["from_day", "segment"] + report.columns.map(\.name).filter(report.isStock)
       }
-    let isLast = ["environment", "bundle_id"].contains(column.name)
+    let isLast =
+      ["environment", "bundle_id"].contains(column.name)
+      || report == .revenue && ReportRequest.secondary.contains(column.name)
     return first.firstIndex(of: column.name) ?? (isLast ? first.count + 1 : first.count)
   }
 
@@ -401,6 +407,7 @@ extension ReportColumn {
   private static let gains: Set<String> = [
     "new", "active", "mrr", "charges", "charged", "net by charge", "net by refund", "proceeds",
     "converted", "recovered", "resubscribed", "reactivated", "expansion", "paid", "switched on",
+    "net change",
   ]
   /// Whether growth is good news; nil: neither good nor bad.
   var isMoreGood: Bool? {

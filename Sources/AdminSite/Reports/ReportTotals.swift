@@ -79,7 +79,7 @@ struct ReportTotals: Sendable {
     return [
       totals.row(
         hasStock ? "Total (or latest)" : "Total",
-        isSoFar ? "so far" : request.hasUnfinished(table) ? "of complete periods" : nil, columns)
+        isSoFar ? "so far" : request.openNote(table), columns)
     ]
   }
 
@@ -118,17 +118,35 @@ struct ReportTotals: Sendable {
         "\(text(open)) has not ended: it and its counterpart, \(text(other)), are left out."
     }
     let currencies = (table.records + previous.records).currencies
-    for column in table.columns {
+    // A difference of amounts that were converted and others that were not says nothing.
+    let isConverted = table.unconverted.isEmpty && previous.unconverted.isEmpty
+    let columns = DataTable.ordered(table.columns, in: table.report)
+    for column in columns + [netChange(table.report)].compactMap(\.self) {
       for currency in column.kind == .money ? currencies.map(Optional.some) : [nil] {
         let sides = zip([table, previous], ranges).map { table, range in
           ReportTotals(table, of: request, before: range.last.adding(days: 1), in: currency)
         }
-        if let row = sides[0].row(column, besides: sides[1], in: currency) {
+        if var row = sides[0].row(column, besides: sides[1], in: currency) {
+          if !isConverted, column.kind == .money {
+            for place in row.cells.indices.suffix(2) {
+              row.cells[place] = DataCell(text: "", isNumber: true)
+            }
+          }
           comparison.rows.append(row)
         }
       }
     }
     return comparison
+  }
+
+  private static let netChangeName = "net_change"
+
+  /// What the chart has as the net of a stock's movements; nil for a report without one.
+  private static func netChange(_ report: Report) -> ReportColumn? {
+    report.netChange.map { net in
+      let isMoney = net.added.contains { $0.hasSuffix("_milliunits") }
+      return ReportColumn(netChangeName, isMoney ? .money : .number)
+    }
   }
 
   /// A number, the one before, and the change; nil for one that is not counted, or rare and 0.
@@ -143,7 +161,7 @@ struct ReportTotals: Sendable {
         cells[place].text = shares[place].map(ChartUnit.share.text) ?? ""
       }
       if isOpening(whole), let bucket = request.bucket, Set(rows.map(\.periodStart)).count > 1 {
-        name += ", average of each \(bucket.rawValue)"
+        name += ", average of the \(bucket.rawValue)s"
       }
     }
     guard cells.contains(where: { !$0.text.isEmpty }) else { return nil }
@@ -169,7 +187,11 @@ struct ReportTotals: Sendable {
       for place in cells.indices { cells[place].text.replace(" \(currency)", with: "") }
     }
     return DataRow(
-      cells: [DataCell(text: name, isHeading: true, identifier: column.name)] + cells)
+      cells: [
+        DataCell(
+          text: name, isHeading: true,
+          identifier: column.name == Self.netChangeName ? nil : column.name)
+      ] + cells)
   }
 
   /// The sum of a column in one currency over the periods that have ended; nil if it has too many
@@ -224,6 +246,7 @@ struct ReportTotals: Sendable {
       column.kind == .number
         || currency != nil && rows.currencies.allSatisfy({ $0 == currency })
     else { return nil }
+    if column.name == Self.netChangeName { return table.report.netChange?.sum(of: rows) ?? 0 }
     var added = counted(column)
     if table.report == .refunds, column.name == "paid" {
       // Repeated in each row of a period and segment.
@@ -255,12 +278,24 @@ struct ReportTotals: Sendable {
     let difference = new.subtractingReportingOverflow(old)
     guard !difference.overflow else { return ("", "") }
     let sign = difference.partialValue > 0 ? "+" : ""
-    let share = ReportValue.share(
-      of: difference.partialValue, in: Int64(clamping: old.magnitude), parts: 10_000)
+    // More of what is negative is a growth; from a loss to a gain there is no share.
+    let share =
+      old < 0 && new > 0
+      ? nil
+      : ReportValue.share(
+        of: difference.partialValue, in: Int64(clamping: old.magnitude), parts: 10_000
+      ).map { old < 0 ? -$0 : $0 }
     return (
       sign + text(difference.partialValue, column),
-      share.map { sign + ChartUnit.share.text($0) } ?? ""
+      share.map { ($0 > 0 ? "+" : "") + ChartUnit.share.text($0) } ?? ""
     )
+  }
+}
+
+extension Report {
+  /// The difference of a stock from its start, as its chart has it.
+  fileprivate var netChange: ReportChart.Series? {
+    charts.compactMap(\.net).first { $0.added.contains(where: isStock) && !$0.takenOff.isEmpty }
   }
 }
 

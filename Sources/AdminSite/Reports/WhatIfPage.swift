@@ -201,7 +201,7 @@ extension WhatIfAnswer {
 }
 
 extension DataTable {
-  /// Accounts shown at once, half of those who gain most and half of those who lose most.
+  /// Accounts shown at once: up to half who gain most, and up to half who lose most.
   private static let mostAccounts = 20
 
   /// What each account would gain and lose; the rest of a long list is folded.
@@ -212,7 +212,8 @@ extension DataTable {
     let half = mostAccounts / 2
     return [
       DataTable(
-        balances.prefix(half) + balances.suffix(half),
+        balances.prefix(half).filter { $0.gained > $0.lost }
+          + balances.suffix(half).filter { $0.gained < $0.lost },
         caption: "Accounts that would gain or lose most"),
       DataTable(
         balances, caption: "All \(Count.text(balances.count, "account"))", isFolded: true),

@@ -4,6 +4,7 @@ import Hummingbird
 import HummingbirdCore
 import JSONText
 import LedgerStorage
+import Reports
 import Subscriptions
 
 /// The catalogue, and each product with its versions.
@@ -146,10 +147,21 @@ struct ProductFormController: ActionController {
     if body["period"] != nil,
       [ProductType.consumable, .nonConsumable].map(\.rawValue).contains(body["type"]?.string)
     {
-      problems.append(.invalid("period", "must be None: what does not end has no period"))
+      problems.append(.invalid("period", "must be None for a product that does not end"))
     }
-    if let currency = body["currency"]?.string, !Rate.currencies.contains(currency) {
+    guard let currency = body["currency"]?.string else { return }
+    guard Rate.currencies.contains(currency) else {
       problems.append(.invalid("currency", "must be an ISO 4217 code, such as EUR"))
+      return
+    }
+    let digits = ReportValue.fractionDigits(of: currency)
+    if let price = body["price_milliunits"]?.integer, price % [1000, 100, 10, 1][digits] != 0 {
+      problems.append(
+        .invalid(
+          "price_milliunits",
+          digits == 0
+            ? "must be a whole number in \(currency)"
+            : "must have at most \(digits) decimals in \(currency)"))
     }
   }
 
@@ -192,7 +204,9 @@ struct ProductFormController: ActionController {
     }
     let names = ["type", "subscription_group", "period", "currency", "display_name"]
     var members = names.compactMap { name in
-      text(name).map { JSONValue.Member(key: name, value: .string($0)) }
+      text(name).map {
+        JSONValue.Member(key: name, value: .string(name == "currency" ? $0.uppercased() : $0))
+      }
     }
     let entitlements = text("entitlements")?.split(whereSeparator: \.isNewline) ?? []
     members.append(

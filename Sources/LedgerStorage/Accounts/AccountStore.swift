@@ -263,9 +263,11 @@ package struct AccountStore: LedgerStore {
     "SELECT \(columns) FROM tenure.account WHERE account_id = \(id)"
   }
 
-  /// What waits for an administrator: unclaimed charges of production, failed jobs, and deliveries
-  /// that failed among the oldest.
-  package typealias WaitingCounts = (unclaimed: LedgerReading.Backlog, jobs: Int, deliveries: Int)
+  /// What waits for an administrator: unclaimed charges of production, failed jobs, deliveries that
+  /// failed among the oldest, and rejected receipts.
+  package typealias WaitingCounts = (
+    unclaimed: LedgerReading.Backlog, jobs: Int, deliveries: Int, rejected: Int
+  )
 
   /// Counts what waits for an administrator, each up to `limit`.
   package func waitingCounts(upTo limit: Int64, at now: Timestamp) async throws -> WaitingCounts {
@@ -279,10 +281,15 @@ package struct AccountStore: LedgerStore {
       SELECT count(*) FILTER (WHERE attempts > 0) FROM (
         SELECT attempts FROM tenure.webhook_delivery ORDER BY event_id LIMIT \(limit)) AS oldest
       """,
+      """
+      SELECT count(*) FROM (
+        SELECT FROM tenure.submission WHERE status = 'rejected' LIMIT \(limit)) AS first
+      """,
     ])
     return (
       .init(try counts[0].decodeOnly(Int.self, Timestamp?.self)),
-      try counts[1].decodeOnly(Int.self), try counts[2].decodeOnly(Int.self)
+      try counts[1].decodeOnly(Int.self), try counts[2].decodeOnly(Int.self),
+      try counts[3].decodeOnly(Int.self)
     )
   }
 

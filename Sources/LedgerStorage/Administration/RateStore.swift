@@ -33,7 +33,7 @@ package struct Rate: Hashable, Sendable {
         throw RateFault(field: field, text: "must be a code of ISO 4217, such as EUR")
       }
       guard currency != reportingCurrency else {
-        throw RateFault(field: .currency, text: "must be another one than the reporting currency")
+        throw RateFault(field: .currency, text: "must differ from the reporting currency")
       }
     }
     if case .commission(let productID?) = subject, !(1...255).contains(productID.count) {

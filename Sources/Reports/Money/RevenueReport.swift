@@ -17,6 +17,7 @@ extension Report {
     charts: [
       .bars(
         "Charged and refunded", .init("Charged", "charged_milliunits"),
-        .init("Refunded", "refunded_milliunits"), net: .init("Net", "net_by_refund_milliunits"))
-    ], measure: .init("Net", "net_by_refund_milliunits"))
+        .init("Refunded", "refunded_milliunits"),
+        net: .init("Net revenue", "net_by_refund_milliunits"))
+    ], measure: .init("Net revenue", "net_by_refund_milliunits"))
 }

@@ -159,6 +159,7 @@ struct AdminActionTests {
         #expect(page.contains(text), "\(text)")
       }
       #expect(page.text.components(separatedBy: ">Receipt rejected<").count == 3)
+      #expect(page.contains(#"Rejected receipts <span class="count">1</span>"#))
       #expect(page.contains("receipt_rejected"))
       for count in [1, 0] {
         _ = try await browser.post(
@@ -169,6 +170,8 @@ struct AdminActionTests {
       let uuid = try #require(UUID(uuidString: id))
       let submission = try #require(try await api.ledger.submissions.submission(uuid))
       #expect(submission.status == .pending)
+      #expect(
+        try await !browser.get("/admin/rejected").contains("Rejected receipts <span class=\"count"))
       #expect(submission.isOpen)
       #expect(try await actions(api).map(\.action) == ["verify_submissions"])
       // Apple is not asked about what is not a receipt.

@@ -156,6 +156,9 @@ struct ChartPictureTests {
     #expect(
       Chart(stacksOf: data).legend.map(\.value)
         == ["8 + 1 so far", "−7 − 2 so far", "1 + 1 so far", "11"])
+    // A part is not the sum.
+    data.series[0].values = [nil, 3, 1]
+    #expect(Chart(stacksOf: data).legend.map(\.value).prefix(2) == [nil, "−7 − 2 so far"])
   }
 
   @Test(
@@ -240,7 +243,7 @@ struct ChartPictureTests {
       }, isCutShort: false)
     let table = DataTable(
       cohortsOf: report, of: ReportRequest(.retention, query: nil, at: report.asOf))
-    #expect(table.columns.map(\.label) == ["Cohort", "Size", "Month 0", "1", "2"])
+    #expect(table.columns.map(\.label) == ["Cohort", "Cohort size", "Month 0", "1", "2"])
     #expect(
       table.rows.map { $0.cells.map(\.text) } == [
         ["Oct 2026", "3", "100.0%", "66.7%", "33.3%"],

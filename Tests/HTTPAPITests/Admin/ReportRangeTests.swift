@@ -56,6 +56,9 @@ struct ReportRangeTests {
       (.retention, "", "Subscriptions first paid May 2025 – Apr 2026, UTC", nil),
       (.renewalsDue, "days=7", "The next 7 days, as of 15 Apr 2026, 12:00 UTC", nil),
       (.subscriptions, "", "As of 15 Apr 2026, 12:00 UTC", nil),
+      (.active, "to=2026-03-31&known_at=2026-03-31&environment=sandbox",
+        "1 Apr 2025 – 31 Mar 2026, by month, UTC, as known at 31 Mar 2026, 23:59 UTC, "
+        + "sandbox (no real payments)", "1 Apr 2024 – 31 Mar 2025"),
     ] as [(Report, String, String, String?)])
   func ranges(report: Report, query: String, text: String, previous: String?) {
     let asked = Self.request(report, query + "&compare=true")
@@ -118,19 +121,20 @@ struct ReportRangeTests {
       ])
     #expect(table.rows.map(\.rowClass) == [nil, nil, "unfinished", "total"])
     #expect(
-      table.rows.map { $0.cells[0].note } == [nil, nil, "so far", "of complete periods"])
+      table.rows.map { $0.cells[0].note } == [nil, nil, "so far", "without the open month"])
     #expect(
       comparison.columns.map(\.label)
         == ["Measure", "1 Feb – 31 Mar 2026", "1 Nov – 31 Dec 2025", "Change", "Relative change"])
     #expect(
       comparison.rows.map { $0.cells.map(\.text) } == [
-        ["New", "12", "8", "+4", "+50.00%"], ["Active", "12", "16", "−4", "−25.00%"],
+        ["Active", "12", "16", "−4", "−25.00%"], ["New", "12", "8", "+4", "+50.00%"],
+        ["Net change", "20", "22", "−2", "−9.09%"],
       ])
     #expect(
       comparison.note
         == "Apr 2026 has not ended: it and its counterpart, Jan 2026, are left out.")
     // February and March, of both periods.
-    let items = comparison.rows[0].cells[1...2].map { $0.href ?? "" }
+    let items = comparison.rows[1].cells[1...2].map { $0.href ?? "" }
     #expect(items[0].contains("from=2026-02-01&to=2026-03-31"), "\(items)")
     #expect(items[1].contains("from=2025-11-01&to=2025-12-31"), "\(items)")
   }
@@ -189,7 +193,7 @@ struct ReportRangeTests {
       rows(
         "from=2026-02-01&to=2026-03-31", table(february, march),
         table(("2025-12-01", "2025-12-31", active: 20, churned: 4))
-      ).last == ["Churn rate, average of each month", "7.50%", "20.00%", "−12.50 points", ""])
+      ).last == ["Churn rate, average of the months", "7.50%", "20.00%", "−12.50 points", ""])
   }
 
   @Test func `a period at the edge of the range is a part of its week`() {
@@ -255,7 +259,7 @@ struct ReportRangeTests {
     #expect(
       comparison.rows.map { $0.cells.map(\.text) } == [
         ["Charged, EUR", "9.00", "8.00", "+1.00", "+12.50%"],
-        ["Refunded amount, EUR", "−6.00", "−4.00", "−2.00", "−50.00%"],
+        ["Refunded amount, EUR", "−6.00", "−4.00", "−2.00", "+50.00%"],
       ])
     #expect(
       comparison.rows.map { $0.cells.map(\.tone) } == [
@@ -288,7 +292,7 @@ struct ReportRangeTests {
     #expect(
       rows(march, Self.revenue()) == [
         ["Charges", "1", "0", "+1", ""], ["Charged, EUR", "5.00", "0.00", "+5.00", ""],
-        ["Net, EUR", "5.00", "0.00", "+5.00", ""],
+        ["Net revenue, EUR", "5.00", "0.00", "+5.00", ""],
       ])
     // Each currency is compared on its own.
     let february = Self.revenue(("2026-02-01", "2026-02-28", "USD", 4000))
@@ -296,16 +300,58 @@ struct ReportRangeTests {
       rows(march, february) == [
         ["Charges", "1", "1", "0", "0.00%"], ["Charged, EUR", "5.00", "0.00", "+5.00", ""],
         ["Charged, USD", "0.00", "4.00", "−4.00", "−100.00%"],
-        ["Net, EUR", "5.00", "0.00", "+5.00", ""],
-        ["Net, USD", "0.00", "4.00", "−4.00", "−100.00%"],
+        ["Net revenue, EUR", "5.00", "0.00", "+5.00", ""],
+        ["Net revenue, USD", "0.00", "4.00", "−4.00", "−100.00%"],
       ])
     // The chart has the net of both.
     let chart = ReportCharts(table: march, request: asked, previous: Self.revenue()).pictures
     #expect(
       chart.map { $0.table.rows.map { $0.cells.map(\.text) } }
         == [[["Mar 2026", "5.00 EUR", "", "5.00 EUR", "0.00 EUR"]]])
-    #expect(chart[0].table.columns.last?.label == "Net, previous period")
+    #expect(chart[0].table.columns.last?.label == "Net revenue, previous period")
     #expect(chart[0].lines.map(\.seriesClass) == ["series-net", "series-previous"])
+  }
+
+  // swift-format-ignore
+  @Test(
+    "The relative change has its own sign where the numbers are negative",
+    arguments: [
+      (-6000, -4000, "−2.00", "+50.00%"), (-72_930, -306_820, "+233.89", "−76.23%"),
+      (-1000, 2000, "−3.00", "−150.00%"), (1000, -2000, "+3.00", ""),
+    ] as [(Int64, Int64, String, String)])
+  func relative(new: Int64, old: Int64, change: String, share: String) {
+    let comparison = Self.request(.revenue, "from=2026-03-01&to=2026-03-31&compare=true").tables(
+      Self.revenue(("2026-03-01", "2026-03-31", "EUR", new)),
+      previous: Self.revenue(("2026-02-01", "2026-02-28", "EUR", old)))[0]
+    #expect(comparison.rows.last?.cells.suffix(2).map(\.text) == [change, share])
+  }
+
+  @Test func `what a rate covers in part has gaps, and neither a sum nor a change`() {
+    let query = "from=2026-02-01&to=2026-03-31&reporting_currency=EUR"
+    var months = Self.revenue(
+      ("2026-02-01", "2026-02-28", "USD", 4000), ("2026-03-01", "2026-03-31", "EUR", 3000))
+    months.reportingCurrency = "EUR"
+    let pictures = ReportCharts(table: months, request: Self.request(.revenue, query)).pictures
+    #expect(
+      pictures.map { $0.table.rows.map { $0.cells[1].text } }
+        == [["", "3.00 EUR"], ["4.00 USD", ""]])
+    #expect(pictures.allSatisfy { $0.legend.allSatisfy { $0.value == nil } })
+    #expect(
+      months.unconvertedNote
+        == "No exchange rate to EUR is known for USD on days from 2026-02-01 to 2026-02-28, so "
+        + "those amounts were not converted.")
+    // Where nothing is converted, there was nothing in the other month.
+    let both = ReportCharts(
+      table: months, request: Self.request(.revenue, "from=2026-02-01&to=2026-03-31")
+    ).pictures
+    #expect(both.map { $0.table.rows.map { $0.cells[1].text } }[0] == ["0.00 EUR", "3.00 EUR"])
+
+    var before = Self.revenue(("2026-01-01", "2026-01-31", "EUR", 2000))
+    before.reportingCurrency = "EUR"
+    let rows = Self.request(.revenue, query + "&compare=true")
+      .tables(months, previous: before)[0].rows.map { $0.cells.map(\.text) }
+    #expect(rows[0] == ["Charges", "2", "1", "+1", "+100.00%"])
+    #expect(rows[1] == ["Charged, EUR", "3.00", "2.00", "", ""])
   }
 
   @Test func `rare columns of items share one, and long identifiers are shown by their ends`() {
@@ -361,6 +407,12 @@ struct ReportRangeTests {
         ["|Paid at the moment of the report (as in Churn).", "|“Split by” splits the rows: the product."]),
       (.revenue, "refunds and refunded: from that day. Amounts are milliunits, rounded last.",
         ["Refunds, Refunded amount:|from that day."]),
+      (.mrr, "How it came from that at its start (opening).",
+        ["|How it came from that at its start (“At start”)."]),
+      (.active, "new is then its start, and resubscribed that Apple charged for it later.",
+        ["|new is then its start, and “Returned” that Apple charged for it later."]),
+      (.retention, "Paid at the end of that month (period 0) and of each following one.",
+        ["|Paid at the end of that month (month 0) and of each following one."]),
       (.intake, "jobs_parked: failed. With by => 'product' it is null.",
         ["Failed jobs:|failed.", "|With “Split by: product” it is empty."]),
     ] as [(Report, String, [String])])

@@ -275,7 +275,7 @@ struct ReportChartTests {
       report: .churn, asOf: Self.now, columns: table.columns, rows: Array(table.rows.dropLast(7)),
       isCutShort: false)
     #expect(
-      request.tables(ended, previous: nil)[0].rows.last?.cells[0].note == "of complete periods")
+      request.tables(ended, previous: nil)[0].rows.last?.cells[0].note == "without the open month")
     // No list has the items of some segments alone.
     for row in [tables[0].rows[0], tables[0].rows[3]] {
       #expect(
@@ -323,8 +323,14 @@ struct ReportChartTests {
     }
     #expect(
       rows(("expired", 9), ("active_cancelled", 2), ("active_renewing", 5)) == [
-        ["Product", "Active, renews", "Active, cancelled", "Active, all", "Expired", "Total"],
+        ["Product", "Active, renews", "Active, cancelled", "Active", "Expired", "Total"],
         ["a", "5", "2", "7", "9", "16"],
+      ])
+    // As in the other reports, with those in grace.
+    #expect(
+      rows(("trial_renewing", 3), ("in_grace_period", 8), ("active_renewing", 5)) == [
+        ["Product", "Active, renews", "Grace period", "Active", "Trial, renews", "Total"],
+        ["a", "5", "8", "13", "3", "16"],
       ])
     #expect(
       rows(("expired", 9), ("active_renewing", 5)) == [
@@ -405,7 +411,7 @@ struct ReportChartTests {
     let march = Self.request(churn, "from=2026-03-01&to=2026-03-31&compare=true")
     #expect(
       march.tables(churn, previous: before)[0].rows.map { $0.cells.map(\.text) } == [
-        ["Voluntary", "0", "1", "−1", "−100.00%"], ["Churned", "0", "1", "−1", "−100.00%"],
+        ["Churned", "0", "1", "−1", "−100.00%"], ["Voluntary", "0", "1", "−1", "−100.00%"],
       ])
     let due = Self.table(
       .renewalsDue,

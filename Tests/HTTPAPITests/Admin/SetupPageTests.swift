@@ -24,7 +24,7 @@ struct SetupPageTests {
       var fields: Fields = [
         ("product_id", "gold<1>"), ("type", "auto_renewable"),
         ("entitlements", "premium\r\n plus \r\n"), ("subscription_group", "all"), ("level", "2"),
-        ("period", "P1M"), ("price_milliunits", "9.99"), ("currency", "USD"),
+        ("period", "P1M"), ("price_milliunits", "9.99"), ("currency", "usd"),
         ("display_name", "Gold & more"), ("reason", "A dearer plan."),
       ]
       let asked = try await browser.post("/admin/product-form", fields)
@@ -81,7 +81,9 @@ struct SetupPageTests {
       ("type", "x", "must be one of"), ("level", "0", "must be from 1"),
       ("level", "x", "must be a whole number"), ("period", "1 month", "must be an ISO 8601"),
       ("price_milliunits", "9,99", "must be an amount such as 9.99"),
-      ("price_milliunits", "1e3", "must be an amount"), ("currency", "usd", "must be an ISO 4217"),
+      ("price_milliunits", "1e3", "must be an amount"),
+      ("price_milliunits", "4.999", "must have at most 2 decimals in USD"),
+      ("currency", "jpy", "must be a whole number in JPY"),
       ("currency", "XXQ", "must be an ISO 4217"),
       ("period", "", "is missing: an auto-renewable subscription has one"),
       ("type", "non_consumable", "must be None"),

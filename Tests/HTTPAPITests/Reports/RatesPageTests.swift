@@ -54,7 +54,7 @@ struct RatesPageTests {
       #expect(try await api.ledger.rates.rates().isEmpty)
       #expect(
         try await browser.get("/admin").text.replacing(/<[^>]*>/, with: "")
-          .contains("set the exchange rate of USD in EUR to none from 31 Jan 2026"))
+          .contains("removed the exchange rate of USD in EUR from 31 Jan 2026"))
       let wrong = try await browser.post(
         "/admin/rates/exchange",
         [
@@ -104,8 +104,15 @@ struct RatesPageTests {
       #expect(try await answer("&reporting_currency=EUR")["unconverted"] == ["GBP", "JPY"])
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/reports/revenue?\(choices)&reporting_currency=EUR")
-      #expect(page.contains("No exchange rate to EUR is known for GBP, JPY on these days"))
+      let note =
+        "No exchange rate to EUR is known for GBP, JPY on days from 1 Mar 2026 to 31 Mar 2026"
+      #expect(page.contains(note))
       #expect(page.contains(#"<a href="/admin/rates">Set rates</a>"#) && !page.contains("`"))
+      // Also for the period before alone.
+      let compared = try await browser.get(
+        "/admin/reports/revenue?from=2026-04-01&to=2026-04-30&as_of=2026-05-15T00:00:00Z"
+          + "&reporting_currency=EUR&compare=true")
+      #expect(compared.contains(note))
     }
   }
 }

@@ -746,6 +746,20 @@ SELECT cohort, period, segment, currency, cohort_size, revenue_milliunits, arpu_
 --= 2026-02-01|1|USA|EUR|1|0|0|891
 --= 2026-02-01|2|USA|EUR|1|3781|3781|4672
 
+-- lifetime value in francs: the rate does not cover all days of the second cohort
+SELECT cohort, period, currency, cohort_size, revenue_milliunits, ltv_milliunits FROM tenure.report_lifetime_value('2026-01-01', '2026-02-28', reporting_currency => 'CHF', as_of => '2026-04-15 12:00Z');
+--= 2026-01-01|0|CHF|0|0|
+--= 2026-01-01|0|EUR|4|39960|9990
+--= 2026-01-01|1|CHF|0|0|
+--= 2026-01-01|1|EUR|4|40960|20230
+--= 2026-01-01|2|CHF|0|20980|
+--= 2026-01-01|2|EUR|4|69980|37725
+--= 2026-01-01|3|CHF|0|0|
+--= 2026-01-01|3|EUR|4|0|37725
+--= 2026-02-01|0|USD|1|990|990
+--= 2026-02-01|1|USD|1|0|990
+--= 2026-02-01|2|USD|1|3980|4970
+
 -- lifetime value of a product, as known then
 SELECT cohort, period, to_day, currency, cohort_size, revenue_milliunits, ltv_milliunits FROM tenure.report_lifetime_value('2026-01-01', '2026-03-31', product => 'week', known_at => '2026-03-12Z');
 --= 2026-02-01|0|2026-02-28|USD|1|990|990

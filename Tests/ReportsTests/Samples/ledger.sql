@@ -309,6 +309,8 @@ INSERT INTO exchange_rate VALUES ('EUR', 'USD', '2026-01-01', 0.9), ('EUR', 'USD
 INSERT INTO exchange_rate VALUES ('GBP', 'EUR', '2025-01-01', 2), ('GBP', 'EUR', '2025-02-15', 4),
     ('GBP', 'EUR', '2025-03-10', 5), ('GBP', 'EUR', '2026-03-15', 6), ('GBP', 'USD', '2025-01-01', 1),
     ('GBP', 'USD', '2025-02-15', 3), ('GBP', 'USD', '2025-03-10', 3.5), ('GBP', 'USD', '2026-03-15', 3.75);
+-- And in francs, in the middle of a cohort.
+INSERT INTO exchange_rate VALUES ('CHF', 'USD', '2026-03-01', 2);
 
 -- Apple's commission: 15 percent of everything from March on, 20 of the weekly product before.
 INSERT INTO commission VALUES ('', '2026-03-01', 15), ('week', '2026-01-01', 20),

@@ -58,6 +58,14 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
         FROM (SELECT DISTINCT c.day, c.currency FROM counted AS c) AS d
         WHERE report_lifetime_value.reporting_currency IS NOT NULL
     ),
+    -- A cohort is converted as a whole or not at all: a part of it has no LTV.
+    rated AS (
+        SELECT c.*, CASE WHEN count(*) OVER cohort = count(x.rate) OVER cohort THEN x.rate END
+            AS rate
+        FROM counted AS c
+        LEFT JOIN converted AS x ON x.day = c.day AND x.currency = c.currency
+        WINDOW cohort AS (PARTITION BY c.cohort, c.currency)
+    ),
     kept AS (
         SELECT d.product_id, d.charged_on,
             1 - commission_on(d.product_id, d.charged_on, known_at) / 100 AS share
@@ -65,13 +73,12 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     ),
     flow AS (
         SELECT c.cohort, c.period, c.segment,
-            CASE WHEN x.rate IS NULL THEN c.currency
+            CASE WHEN c.rate IS NULL THEN c.currency
                 ELSE report_lifetime_value.reporting_currency END AS currency,
-            sum(c.size) AS size, sum(c.amount * coalesce(x.rate, 1)) AS revenue,
-            sum(c.amount * coalesce(x.rate, 1) * k.share) AS proceeds
-        FROM counted AS c
+            sum(c.size) AS size, sum(c.amount * coalesce(c.rate, 1)) AS revenue,
+            sum(c.amount * coalesce(c.rate, 1) * k.share) AS proceeds
+        FROM rated AS c
         JOIN kept AS k ON k.product_id = c.product_id AND k.charged_on = c.charged_on
-        LEFT JOIN converted AS x ON x.day = c.day AND x.currency = c.currency
         GROUP BY 1, 2, 3, 4
     )
     SELECT r.cohort, r.period,
@@ -103,8 +110,9 @@ COMMENT ON FUNCTION report_lifetime_value IS
     'cohort_size, which is the sum of the ARPU so far. Both are null if nobody began in that '
     'currency. from_date and to_date choose the cohorts, by whole months. The product and the '
     'segment (of by; null: not reported) are those of the first payment. Never summed across '
-    'currencies, unless reporting_currency is given, as in report_revenue. Amounts are milliunits, '
-    'rounded last, half away from zero.';
+    'currencies, unless reporting_currency is given, as in report_revenue; a cohort that has days '
+    'without a rate stays in its own currency. Amounts are milliunits, rounded last, half away from '
+    'zero.';
 
 CREATE OR REPLACE FUNCTION report_lifetime_value_item(from_date date DEFAULT NULL,
     to_date date DEFAULT NULL, time_zone text DEFAULT 'UTC', product text DEFAULT NULL,

@@ -139,8 +139,8 @@ COMMENT ON FUNCTION report_mrr IS
     'reporting_currency is given: currencies with an exchange rate, for the last day of the '
     'row and for the day before its first, are then converted and summed up: the opening at the '
     'rate of the day before, all else at that of the last day, and the difference is exchange; '
-    'others keep rows of their own. Rates are those known at known_at, or the first ones if none '
-    'was known yet. Amounts are milliunits, each rounded half away from zero; mrr_twelfths is '
+    'others keep rows of their own. Rates are those known at known_at; before the first was known, '
+    'that first one. Amounts are milliunits, each rounded half away from zero; mrr_twelfths is '
     'exact, in twelfths of a milliunit.';
 
 CREATE OR REPLACE FUNCTION report_mrr_item(from_date date DEFAULT NULL, to_date date DEFAULT NULL,

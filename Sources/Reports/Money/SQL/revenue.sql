@@ -92,8 +92,8 @@ COMMENT ON FUNCTION report_revenue IS
     'Apple does not report, are not taken off. Upgrades are not refunds. Never summed across '
     'currencies, unless reporting_currency is given: each currency with an exchange rate is '
     'then converted at the rate of the day on which it counts, and summed up exactly; others keep '
-    'rows of their own. Rates are those known at known_at, or the first ones if none was known '
-    'yet. Amounts are milliunits, rounded last, half away from zero. by splits the rows by '
+    'rows of their own. Rates are those known at known_at; before the first was known, that first '
+    'one. Amounts are milliunits, rounded last, half away from zero. by splits the rows by '
     'the product, storefront, offer_type or period_type of the charge (segment; null: not '
     'reported).';
 

@@ -106,7 +106,7 @@ COMMENT ON VIEW report_intake IS
     'app, cause and day (UTC). What is open now has no day. submissions_open and '
     'notifications_open: not decided or processed yet, with the cause of their retries. '
     'deliveries_waiting and deliveries_parked: webhook deliveries that are pending or failed. '
-    'jobs_overdue: due by the database''s clock and not started; jobs_parked: failed. '
+    'jobs_overdue: due by the database''s clock and not started; jobs_parked: all retries failed. '
     'write_backs_open: pending write-backs to Apple, by the kind of job. submissions_rejected and '
     'notifications_rejected: rejected by Apple, by its code and the day of the verdict. '
     'apple_failures: requests about receipts without a usable response. notifications_refused: '

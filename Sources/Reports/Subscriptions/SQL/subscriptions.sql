@@ -20,9 +20,9 @@ COMMENT ON FUNCTION report_subscriptions IS
     'that Apple links are one subscription. The state is that of its latest charge. '
     'active_renewing: paid, set to renew; active_cancelled: paid, set to end; trial_renewing and '
     'trial_cancelled: in a trial; in_grace_period: the renewal failed, access continues; '
-    'in_billing_retry: access has ended, Apple keeps trying; revoked: refunded; expired: ended. '
-    'include_grants adds administrators'' grants, in the state granted and without a product. '
-    'Production only and without family sharing, unless chosen otherwise.';
+    'in_billing_retry: access has ended, Apple keeps trying; revoked: Apple gave the money back; '
+    'expired: ended. include_grants adds administrators'' grants, in the state granted and without '
+    'a product. Production only and without family sharing, unless chosen otherwise.';
 
 CREATE OR REPLACE FUNCTION report_subscriptions_item(
     product text DEFAULT NULL, environment text DEFAULT 'production',
