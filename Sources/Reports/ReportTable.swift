@@ -80,11 +80,12 @@ extension ReportTable {
         if case .date(let day)? = value(column, inRow: index) { day } else { nil }
       }
     }
+    // The opening of a row needs a rate of the day before.
     let span = days("from_day").min().flatMap { first in
-      days("to_day").max().map { first == $0 ? "on \(first)" : "on days from \(first) to \($0)" }
+      days("to_day").max().map { first == $0 ? " of \(first)" : " from \(first) to \($0)" }
     }
-    return "No exchange rate to \(reportingCurrency) is known for \(currencies) "
-      + "\(span ?? "on these days"), so those amounts were not converted."
+    return "Some amounts\(span ?? "") were not converted to \(reportingCurrency), as exchange "
+      + "rates are missing: \(currencies)."
   }
 }
 

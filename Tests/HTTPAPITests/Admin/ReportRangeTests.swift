@@ -338,8 +338,8 @@ struct ReportRangeTests {
     #expect(pictures.allSatisfy { $0.legend.allSatisfy { $0.value == nil } })
     #expect(
       months.unconvertedNote
-        == "No exchange rate to EUR is known for USD on days from 2026-02-01 to 2026-02-28, so "
-        + "those amounts were not converted.")
+        == "Some amounts from 2026-02-01 to 2026-02-28 were not converted to EUR, as exchange rates "
+        + "are missing: USD.")
     // Where nothing is converted, there was nothing in the other month.
     let both = ReportCharts(
       table: months, request: Self.request(.revenue, "from=2026-02-01&to=2026-03-31")

@@ -105,7 +105,8 @@ struct RatesPageTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/reports/revenue?\(choices)&reporting_currency=EUR")
       let note =
-        "No exchange rate to EUR is known for GBP, JPY on days from 1 Mar 2026 to 31 Mar 2026"
+        "Some amounts from 1 Mar 2026 to 31 Mar 2026 were not converted to EUR, as exchange rates "
+        + "are missing: GBP, JPY."
       #expect(page.contains(note))
       #expect(page.contains(#"<a href="/admin/rates">Set rates</a>"#) && !page.contains("`"))
       // Also for the period before alone.
