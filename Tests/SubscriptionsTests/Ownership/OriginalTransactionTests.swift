@@ -83,7 +83,10 @@ struct OriginalTransactionTests {
     #expect(ledger.receive([on(day(2))]) == [])
     #expect(ledger.receive([on(day(3), token: issuedToken(b))]) == [])
     #expect(kinds(ledger.receive([on(day(4), token: issuedToken(c))])) == [.renewalStatus])
-    #expect(ledger.line.history.statuses == [on(day(1), token: issuedToken(b)), on(day(4), token: issuedToken(c))])
+    #expect(
+      ledger.line.history.statuses == [
+        on(day(1), token: issuedToken(b)), on(day(4), token: issuedToken(c)),
+      ])
   }
 
   @Test func anAnswerMayListATransactionTwice() {
