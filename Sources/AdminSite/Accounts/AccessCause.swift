@@ -63,7 +63,7 @@ struct AccessCauses: Sendable {
         "\(entitlement.inWords.dropLast()): \(charge.productID), charged \(charge.date.dayName)."
       return following(charge, in: original, after: refund, saying: [.earlierChargeRevoked])
     case .replaced: return replacement(of: charge, in: original, ending: entitlement)
-    case .moved where entitlement.state == .revoked:
+    case .moved where entitlement.hasMoved:
       return move(of: charge, to: recorded.decision, in: original, ending: entitlement)
     // A move after the end has a sentence of its own: see `move(since:)`.
     case .billing where entitlement.state == .expired, .expired, .moved:
@@ -144,11 +144,11 @@ struct AccessCauses: Sendable {
   private func expiry(
     of charge: Charge, in original: RecordedOriginalTransaction, ending entitlement: Entitlement
   ) -> Cause {
-    let isOff = original.autoRenewOff(after: charge, ending: entitlement) != nil
+    let offSince = original.autoRenewOff(after: charge, ending: entitlement)
     // The first sentence has said that the paid period had ended, or that auto-renew was off.
     return following(
-      charge, in: original, after: original.inWords(entitlement),
-      saying: isOff ? [.boughtAfterPeriodEnd, .autoRenewOff] : [.boughtAfterPeriodEnd])
+      charge, in: original, after: entitlement.inWords(offSince: offSince),
+      saying: offSince != nil ? [.boughtAfterPeriodEnd, .autoRenewOff] : [.boughtAfterPeriodEnd])
   }
 
   /// A sentence on the end of access, with who has what followed the charge.
@@ -227,18 +227,16 @@ struct AccessCauses: Sendable {
 /// The charges behind entitlements.
 struct EntitlementCharges: Sendable {
   private let originals: [OriginalTransactionKey: RecordedOriginalTransaction]
-  /// The entries of original transactions whose charges moved to other accounts, in order.
-  private let entries: [OriginalTransactionKey: [HistoryItem]]
+  /// The items of original transactions whose charges moved to other accounts, each one's in order.
+  private let items: [HistoryItem]
 
   /// - Parameter lost: Other original transactions whose charges moved.
   init(
     of entitlements: [Entitlement], lost: [OriginalTransactionKey] = [], in ledger: Ledger
   ) async throws {
     originals = try await ledger.ownership.originals(of: Set(entitlements.compactMap(\.line)))
-    let moved = entitlements.filter { $0.endedBecause == .moved }.compactMap(\.line)
-    var entries: [OriginalTransactionKey: [HistoryItem]] = [:]
-    for line in Set(moved + lost) { entries[line] = try await ledger.ownership.history(of: line) }
-    self.entries = entries
+    let moved = entitlements.filter(\.hasMoved).compactMap(\.line)
+    items = try await ledger.ownership.history(of: Set(moved + lost))
   }
 
   fileprivate typealias Found = (
@@ -248,17 +246,15 @@ struct EntitlementCharges: Sendable {
 
   fileprivate func charge(behind entitlement: Entitlement) -> Found? {
     guard let line = entitlement.line, let original = originals[line] else { return nil }
-    return original.line.history.transactions.map(\.key).lazy
-      .filter { $0.transactionID == entitlement.transactionID && $0.line == line }
-      .compactMap(original.charge).first.map { ($0.charge, $0.recorded, original) }
+    return original.charge(behind: entitlement).map { ($0.charge, $0.recorded, original) }
   }
 
   /// The latest change that took a charge from an account.
   fileprivate func loss(of charge: Charge.ID, from account: AccountKey)
     -> (change: OwnershipChange, source: EntrySource)?
   {
-    (entries[charge.line] ?? []).reversed().lazy.compactMap { entry, source in
-      if case .ownership(let change) = entry.content, change.charge == charge,
+    items.reversed().lazy.compactMap { item, source in
+      if case .ownership(let change) = item.content, change.charge == charge,
         change.previousOwner == account
       {
         (change: change, source: source)
@@ -268,10 +264,9 @@ struct EntitlementCharges: Sendable {
     }.first
   }
 
-  /// The state, and why one ended; what was released has not moved, whoever owns it now.
+  /// The state, and why one ended; what was released has not moved, even if it has an owner again.
   func badge(of entitlement: Entitlement, from account: AccountKey) -> Badge {
-    guard entitlement.state == .revoked, entitlement.endedBecause == .moved,
-      let found = charge(behind: entitlement),
+    guard entitlement.hasMoved, let found = charge(behind: entitlement),
       (loss(of: found.charge.id, from: account)?.change.decision ?? found.recorded.decision).owner
         == nil
     else { return Badge(entitlement) }
@@ -280,6 +275,14 @@ struct EntitlementCharges: Sendable {
 }
 
 extension RecordedOriginalTransaction {
+  fileprivate func charge(behind entitlement: Entitlement)
+    -> (charge: Charge, recorded: OriginalTransaction.RecordedDecision)?
+  {
+    line.history.transactions.map(\.key).lazy
+      .filter { $0.transactionID == entitlement.transactionID && $0.line == entitlement.line }
+      .compactMap(charge(of:)).first
+  }
+
   /// Since when auto-renew was off when a subscription expired; nil if that was not the reason.
   fileprivate func autoRenewOff(after charge: Charge, ending entitlement: Entitlement)
     -> Timestamp?
@@ -296,14 +299,10 @@ extension RecordedOriginalTransaction {
 
   /// The source and next change of one of its entitlements, and why it expired.
   func inWords(_ entitlement: Entitlement) -> String {
-    let charge = rule.charges.first { charge in
-      charge.transactions.contains {
-        $0.transactionID == entitlement.transactionID && $0.line == entitlement.line
-      }
-    }
-    return charge.flatMap { autoRenewOff(after: $0, ending: entitlement) }.map {
-      "\(entitlement.inWords.dropLast()): auto-renew was off since \($0.dayName)."
-    } ?? entitlement.inWords
+    entitlement.inWords(
+      offSince: charge(behind: entitlement).flatMap {
+        autoRenewOff(after: $0.charge, ending: entitlement)
+      })
   }
 }
 
@@ -313,6 +312,14 @@ extension Entitlement {
   /// The original transaction; nil for a grant.
   var line: OriginalTransactionKey? {
     originalTransactionID.flatMap { id in environment.map { OriginalTransactionKey($0, id) } }
+  }
+
+  /// Whether the move to another account, or the release, was what ended access.
+  fileprivate var hasMoved: Bool { state == .revoked && endedBecause == .moved }
+
+  /// As ``inWords``, with the date on which auto-renew was switched off before it expired.
+  fileprivate func inWords(offSince: Timestamp?) -> String {
+    offSince.map { "\(inWords.dropLast()): auto-renew was off since \($0.dayName)." } ?? inWords
   }
 
   /// Its source and next change, as a sentence.

@@ -40,9 +40,7 @@ extension OwnershipStore {
   package func events(
     of original: RecordedOriginalTransaction, naming others: [AccountKey] = []
   ) async throws -> (events: [ChargeEvent], names: [AccountKey: String]) {
-    var items: [HistoryItem] = []
-    for line in original.line.heads.keys.sorted() { items += try await history(of: line) }
-    items.sort {
+    let items = try await history(of: Set(original.line.heads.keys)).sorted {
       ($0.item.recordedAt, $0.item.line, $0.item.number)
         < ($1.item.recordedAt, $1.item.line, $1.item.number)
     }

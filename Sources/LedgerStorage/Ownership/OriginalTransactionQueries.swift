@@ -135,20 +135,20 @@ package struct OwnershipStore: LedgerStore {
   }
 
   /// The entries of original transactions, each one's in order.
-  func entries(of lines: [OriginalTransactionKey], in transaction: Transaction) async throws
+  func entries(of lines: [OriginalTransactionKey], in runner: some StatementRunner) async throws
     -> [StoredEntry]
   {
     let wanted = Set(lines)
-    return try await transaction.query(
+    return try await runner.query(
       StoredEntry.select(
         "\(lines.condition) ORDER BY environment, original_transaction_id, number")
     ).decode(into: StoredEntry.init).filter { wanted.contains($0.line) }
   }
 
-  /// The items of an original transaction with their sources, in order.
-  package func history(of line: OriginalTransactionKey) async throws -> [HistoryItem] {
-    try await database.query(StoredEntry.select("\(line.condition) ORDER BY number"))
-      .decode(into: StoredEntry.init).flatMap { try $0.items() }
+  /// The items of original transactions with their sources, each one's in order.
+  package func history(of lines: Set<OriginalTransactionKey>) async throws -> [HistoryItem] {
+    guard !lines.isEmpty else { return [] }
+    return try await entries(of: lines.sorted(), in: database).flatMap { try $0.items() }
   }
 
   /// Reads account IDs by key; unknown keys are left out.

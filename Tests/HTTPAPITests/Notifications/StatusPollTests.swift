@@ -23,7 +23,7 @@ struct StatusPollTests {
   private func sources(of line: OriginalTransactionKey, in api: TestAPI) async throws -> Set<
     EntrySource.Kind
   > {
-    Set(try await api.ledger.ownership.history(of: line).map(\.source.kind))
+    Set(try await api.ledger.ownership.history(of: [line]).map(\.source.kind))
   }
 
   @Test func `a renewal without a submission is found and decided`() async throws {

@@ -72,7 +72,7 @@ struct ReadingTests {
       #expect(
         try await ledger.ownership.original(of: originalKey, knownAt: day(90))?.rule.charges.count
           == 3)
-      #expect(try await !ledger.ownership.history(of: originalKey).isEmpty)
+      #expect(try await !ledger.ownership.history(of: [originalKey]).isEmpty)
       #expect(try await ledger.ownership.accountIDs(of: [account.key]) == [account.key: "anna"])
       _ = try await ledger.holdings.holdings(of: "anna")
       #expect(try await ledger.holdings.allHoldings(of: "anna", knownAt: nil).holdings.count == 3)

@@ -73,7 +73,7 @@ struct ImportTests {
     try await withShop { ledger in
       _ = try await ledger.imports.importOwners(
         [owner("anna")], from: "owners.csv", terms: .shop, at: day(41))
-      let history = try await ledger.ownership.history(of: originalKey)
+      let history = try await ledger.ownership.history(of: [originalKey])
       #expect(history.map(\.source) == [EntrySource(.import, id: "owners.csv")])
       #expect(history.map(\.item.content.kind) == [.ownerOverride])
     }
