@@ -923,7 +923,8 @@ CREATE INDEX store_transaction_unclaimed
 -- The same by that date, separated by whether they had ended by then.
 CREATE INDEX store_transaction_unclaimed_by_date
     ON store_transaction (environment, coalesce(expires_at <= recorded_at, false), recorded_at)
-    INCLUDE (expires_at) WHERE rule IS NOT NULL AND owner_account_key IS NULL;
+    INCLUDE (expires_at, decided_at, corrected_at)
+    WHERE rule IS NOT NULL AND owner_account_key IS NULL;
 -- Charges with orders, for reports.
 CREATE INDEX store_transaction_ordered
     ON store_transaction (environment, original_transaction_id, transaction_id, product_id)

@@ -96,15 +96,17 @@ package struct AccountStore: LedgerStore {
       """
     ).decode(into: Account.init)
     guard beginning.count < limit, text.count >= Self.shortestPart else { return beginning }
-    let words = text.split(separator: " ").map(String.init)
+    let words = text.split(separator: " ").map { word -> SQL in
+      "strpos(lower(concat_ws(chr(10), account_id, label, email)), lower(\(String(word)))) > 0"
+    }
+    guard !words.isEmpty else { return beginning }
     let containing = try await database.query(
       """
       SELECT \(Self.columns) FROM tenure.account
       WHERE created_at >= coalesce((
           SELECT created_at FROM tenure.account
           ORDER BY created_at DESC OFFSET \(Self.mostScanned - 1) LIMIT 1), '-infinity')
-        AND (SELECT bool_and(strpos(lower(concat_ws(chr(10), account_id, label, email)),
-          lower(word)) > 0) FROM unnest(\(words)) AS word)
+        AND \(words.joined(separator: " AND "))
       ORDER BY account_id LIMIT \(limit)
       """
     ).decode(into: Account.init)
