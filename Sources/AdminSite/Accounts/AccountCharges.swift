@@ -203,12 +203,12 @@ struct AccountCharges: Sendable {
     let linked = active.isEmpty ? latest.prefix(1) : active.prefix(Self.mostTransfers)
     return linked.map { shown in
       let charge = shown.report.charge
-      let verb = shown.report.ownerAccountID == nil ? "Assign" : "Transfer"
       let isOneOfSeveral =
         linked.count { $0.report.charge.productID == charge.productID } > 1
       let end = isOneOfSeveral ? shown.end.map { " (until \($0.dayName))" } ?? "" : ""
       return PageLink(
-        label: "\(verb) \(charge.productID)\(end)…", href: charge.id.href(form: "transfer"))
+        label: "\(shown.report.transferVerb) \(charge.productID)\(end)…",
+        href: charge.id.href(form: "transfer"))
     }
   }
 

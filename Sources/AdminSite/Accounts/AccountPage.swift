@@ -340,17 +340,18 @@ extension [AccessCauses.Cause] {
   }
 
   /// Each sentence once, in order: several entitlements of one product end together.
-  fileprivate var withoutRepetition: [AccessCauses.Cause] {
-    var seen: Set<String> = []
-    return filter { seen.insert($0.sentence).inserted }
-  }
+  fileprivate var withoutRepetition: [AccessCauses.Cause] { withoutRepetition(by: \.sentence) }
 }
 
 extension [String] {
   /// Each text once, in order.
-  var withoutRepetition: [String] {
+  var withoutRepetition: [String] { withoutRepetition(by: \.self) }
+}
+
+extension Array {
+  fileprivate func withoutRepetition(by text: (Element) -> String) -> [Element] {
     var seen: Set<String> = []
-    return filter { seen.insert($0).inserted }
+    return filter { seen.insert(text($0)).inserted }
   }
 }
 

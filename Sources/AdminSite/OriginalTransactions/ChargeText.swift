@@ -112,8 +112,10 @@ extension ChargeReport {
 
   /// For example `Transfer subscription`.
   func transferTitle(isLatest: Bool) -> String {
-    "\(ownerAccountID == nil ? "Assign" : "Transfer") \(isLatest ? "subscription" : "charge")"
+    "\(transferVerb) \(isLatest ? "subscription" : "charge")"
   }
+
+  var transferVerb: String { ownerAccountID == nil ? "Assign" : "Transfer" }
 
   /// The properties shown above a form.
   var facts: [Property] {

@@ -154,8 +154,10 @@ struct ProductFormController: ActionController {
       problems.append(.invalid("currency", "must be an ISO 4217 code, such as EUR"))
       return
     }
-    let digits = ReportValue.fractionDigits(of: currency)
-    if let price = body["price_milliunits"]?.integer, price % [1000, 100, 10, 1][digits] != 0 {
+    if let price = body["price_milliunits"]?.integer,
+      ChartUnit.exact(price, currency: currency) != nil
+    {
+      let digits = ReportValue.fractionDigits(of: currency)
       problems.append(
         .invalid(
           "price_milliunits",

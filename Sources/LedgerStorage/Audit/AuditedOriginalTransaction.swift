@@ -48,7 +48,7 @@ struct AuditedOriginalTransaction: Sendable {
     }
   }
 
-  private var items: [LedgerItem] { sourced.map(\.item) }
+  private var items: LazyMapSequence<[HistoryItem], LedgerItem> { sourced.lazy.map(\.item) }
 
   mutating func apply(_ context: Recorder.Context, names: [AccountKey: String]) {
     replayed.updateContext(context.apply)
@@ -220,7 +220,7 @@ extension AuditedOriginalTransaction {
       })
     let writes = ProjectionWriter(
       stored: nothing, line: replayed, rule: rule, items: sourced,
-      holdings: HoldingChange(from: nothing, to: replayed, rule, by: items)
+      holdings: HoldingChange(from: nothing, to: replayed, rule, by: Array(items))
         .leavingOut(by: catalogue),
       names: names, catalogue: nil)
     return members.flatMap(clear)

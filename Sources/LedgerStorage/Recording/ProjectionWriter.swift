@@ -19,8 +19,8 @@ struct ProjectionWriter {
   /// The transactions that get another order, or with nil, none.
   var orders: [TransactionKey: UUID?] = [:]
 
-  /// The entry of the items, chained to the one before, and all projections, in an order that foreign keys
-  /// allow.
+  /// The entry of the items, chained to the one before, and all projections, in an order that foreign
+  /// keys allow.
   ///
   /// - Returns: The new ends of the hash chains, too.
   func statements() throws -> (
