@@ -155,9 +155,7 @@ package struct OriginalTransaction: Sendable {
     guard hasRepetitions || hasStatuses else { return items }
     var charges = Charge.charges(in: history)
     for case .renewalStatus(let status, let line) in evidence where known.add(status) {
-      let isFull = repeated[line]?.statuses.count == RepeatedEvidence.mostStatuses
-      if isFull { repeated[line]?.statuses = [] }
-      if !isFull, history.isRepeated(status, among: charges) {
+      if history.isRepeated(status, among: charges) {
         repeated[line, default: RepeatedEvidence()].add(status)
       } else {
         items.append(append(.evidence(.renewalStatus(status, line: line)), to: line, at: now))

@@ -14,7 +14,7 @@ package struct RepeatedEvidence: Hashable, Sendable {
   /// By date.
   package internal(set) var statuses: [RenewalStatus] = []
 
-  /// Limits the size of the stored row: after so many, the next gets an item, and these go.
+  /// Limits the size of the stored row.
   static let mostStatuses = 50
 
   package init() {}
@@ -45,9 +45,22 @@ package struct RepeatedEvidence: Hashable, Sendable {
 
   // MARK: Renewal statuses
 
+  /// Inserts a status; a long run thins out with age, so that between two neighbors lies at most a
+  /// fifth of their age.
+  ///
+  /// A different status that arrives late is then followed by the next of these.
   mutating func add(_ status: RenewalStatus) {
     let position = statuses.lastIndex { $0.asOf <= status.asOf }.map { $0 + 1 } ?? 0
     statuses.insert(status, at: position)
+    guard statuses.count > Self.mostStatuses else { return }
+    let dates = statuses.map { Double($0.asOf.milliseconds) }
+    let least = dates.indices.dropFirst().dropLast().map { index in
+      (
+        index: index,
+        gap: (dates[index + 1] - dates[index - 1]) / (dates[dates.count - 1] - dates[index] + 1)
+      )
+    }.min { $0.gap < $1.gap }
+    if let least { statuses.remove(at: least.index) }
   }
 }
 

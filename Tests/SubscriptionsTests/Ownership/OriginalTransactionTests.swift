@@ -67,12 +67,23 @@ struct OriginalTransactionTests {
     #expect(ledger.line.history.statuses == [off(day(10)), off(day(12))])
   }
 
-  @Test func aLongRunOfRepeatedStatusesHasAnEntryNowAndThen() {
+  @Test func aLongRunOfRepeatedStatusesThinsOutWithAge() throws {
     var ledger = Ledger()
     ledger.receive(charge("1", from: day(0), to: day(365)))
-    let items = (1...200).flatMap { ledger.receive([on(day(Double($0)))]) }
-    #expect(items.count == 4)
-    #expect(ledger.line.repeated[mainKey]?.statuses.count == 46)
+    let items = (1...360).flatMap { ledger.receive([on(day(Double($0)))]) }
+    #expect(kinds(items) == [.renewalStatus])
+    let dates = try #require(ledger.line.repeated[mainKey]).statuses.map(\.asOf)
+    #expect(dates.count == RepeatedEvidence.mostStatuses)
+    #expect(dates.first == day(2) && dates.suffix(8) == (353...360).map { day(Double($0)) }[...])
+    for (earlier, later) in zip(dates, dates.dropFirst()).dropLast(5) {
+      #expect(later - earlier <= (day(361) - earlier) / 5)
+    }
+    // One that arrives late, and the next that says otherwise.
+    #expect(kinds(ledger.receive([off(day(200.5))])) == [.renewalStatus, .renewalStatus])
+    let statuses = ledger.line.history.statuses
+    #expect(statuses.dropLast() == [on(day(1)), off(day(200.5))])
+    let next = try #require(statuses.last)
+    #expect(next == on(next.asOf) && next.asOf < day(230))
   }
 
   @Test func aStatusThatLacksOnlyTheTokenHasNoItem() {
