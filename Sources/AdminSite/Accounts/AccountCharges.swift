@@ -98,10 +98,11 @@ struct AccountCharges: Sendable {
     troubles = Dictionary(
       uniqueKeysWithValues: lanes.map { line in
         let spans = originals[line].map { original in
-          original.troubles(in: catalogue).filter {
-            $0.charge.line == line
-              && original.line.decisions[$0.charge]?.decision.owner == account.key
-          }
+          SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue).troubles
+            .filter {
+              $0.charge.line == line
+                && original.line.decisions[$0.charge]?.decision.owner == account.key
+            }
         }
         return (line, (spans ?? []).map { $0.span })
       })

@@ -199,41 +199,22 @@ extension TimelineLayout.Span {
   }
 }
 
-extension RecordedOriginalTransaction {
-  /// Grace periods and billing retries, with the charges before them: also those that Apple never
-  /// reported, where it charged a renewal late.
-  func troubles(in catalogue: Catalogue) -> [(charge: Charge.ID, span: TimelineLayout.Span)] {
-    let reported = SubscriptionTimeline(of: line, rule: rule, in: catalogue).spans.compactMap {
-      span in TimelineLayout.Span(span).map { (charge: span.terms.charge, span: $0) }
-    }
-    return reported
-      + rule.charges.compactMap { charge in
-        guard let decision = line.decisions[charge.id]?.decision,
-          decision.isAutomaticRenewal(charge.kind), let previous = decision.renewal.previous,
-          let end = rule.position(of: previous).flatMap({ rule.charges[$0].end })
-        else { return nil }
-        let known = reported.filter { $0.charge == previous }.map(\.span.until).max()
-        let from = max(end, known ?? end)
-        guard from + .gapTolerance < charge.date else { return nil }
-        return (previous, TimelineLayout.Span(from: from, until: charge.date, isGrace: false))
-      }
-  }
-}
-
 extension SubscriptionTimeline {
+  /// Grace periods and billing retries, with the charges before them.
+  var troubles: [(charge: Charge.ID, span: TimelineLayout.Span)] {
+    spans.compactMap { span in
+      TimelineLayout.Span(span).map { (charge: span.terms.charge, span: $0) }
+    }
+  }
+
   /// The times with auto-renew on: a charge switches it on, too, and an end off, unless Apple
   /// retried the charge.
-  fileprivate func renewing(in troubles: [TimelineLayout.Span])
-    -> [(from: Timestamp, until: Timestamp)]
-  {
+  fileprivate var renewing: [(from: Timestamp, until: Timestamp)] {
     let states = spans.compactMap { span -> (at: Timestamp, isOn: Bool)? in
       switch span.state {
       case .activeRenewing, .trialRenewing: (span.start, true)
-      case .activeCancelled, .trialCancelled, .revoked: (span.start, false)
+      case .activeCancelled, .trialCancelled, .expired, .revoked: (span.start, false)
       case .inGracePeriod, .inBillingRetry: nil
-      case .expired:
-        troubles.contains { $0.from <= span.start && span.start < $0.until }
-          ? nil : (span.start, false)
       }
     }
     var (times, begin): ([(from: Timestamp, until: Timestamp)], Timestamp?) = ([], nil)
@@ -295,7 +276,6 @@ extension TimelineChart {
       recorded.losses.map { (charge: charge, recorded: recorded, lost: $0) }
     }
     let name = { (account: AccountKey?) in account.map(facts.name) ?? "no account" }
-    let troubles = original.troubles(in: catalogue).map { $0.span }
     self.init(
       originalTransactionID: line.originalTransactionID.rawValue, now: now,
       periods: original.rule.charges.compactMap { charge in
@@ -325,7 +305,7 @@ extension TimelineChart {
           classNames: "span-bound \(TimelineOwner.ownerClass(owners.number(loss.account)))",
           label: name(loss.account), text: text)
       }.sorted { ($0.from, $0.text) < ($1.from, $1.text) },
-      troubles: troubles, renewing: timeline.renewing(in: troubles),
+      troubles: timeline.troubles.map { $0.span }, renewing: timeline.renewing,
       switches: timeline.switches.map {
         (
           $0.at, $0.isOn, "\(Moment($0.at).text): auto-renew turned \($0.isOn ? "on" : "off")",

@@ -72,7 +72,7 @@ package struct SubscriptionTimeline: Hashable, Sendable {
 
   init(of line: OriginalTransaction, rule: OwnershipRule, terms all: [ChargeTerms]) {
     let course = rule.course
-    let runs = Run.runs(of: rule.charges, course)
+    let runs = Run.runs(of: rule)
     let stretches = Stretch.stretches(of: runs)
     for (index, stretch) in stretches.enumerated() {
       let next = index + 1 < stretches.count ? stretches[index + 1] : nil
@@ -121,27 +121,42 @@ package struct SubscriptionTimeline: Hashable, Sendable {
 }
 
 extension SubscriptionTimeline.Run {
-  static func runs(of charges: [Charge], _ course: RenewalForecast) -> [Self] {
+  static func runs(of rule: OwnershipRule) -> [Self] {
+    let charges = rule.charges
     let positions = charges.positionsThatRan(
       among: charges.indices.filter { charges[$0].isSubscription })
-    var next: Timestamp?
+    var next: Int?
     var runs: [Self] = []
     for (index, position) in positions.enumerated().reversed() {
-      let later = index + 1 < positions.count ? charges[positions[index + 1]].date : nil
-      if let later, later > charges[position].date { next = later }
-      runs.append(Self(position, of: charges[position], before: next, course))
+      if index + 1 < positions.count,
+        charges[positions[index + 1]].date > charges[position].date
+      {
+        next = positions[index + 1]
+      }
+      runs.append(Self(position, before: next, of: rule))
     }
     return runs.reversed()
   }
 
-  private init(
-    _ position: Int, of charge: Charge, before next: Timestamp?, _ course: RenewalForecast
-  ) {
-    (self.position, self.next) = (position, next)
+  private init(_ position: Int, before next: Int?, of rule: OwnershipRule) {
+    let charge = rule.charges[position]
+    self.position = position
+    self.next = next.map { rule.charges[$0].date }
     start = charge.date
     paidEnd = charge.end
-    var trouble = course.trouble(afterChargeAt: position, before: next)
+    var trouble = rule.course.trouble(afterChargeAt: position, before: self.next)
     let naturalEnd = charge.end.map { max($0, trouble?.graceEnd ?? $0) } ?? start
+    if let next, let paidEnd, trouble?.retryEnd == nil {
+      let (renewal, decision) = (rule.charges[next], rule.decisions[next])
+      let limit = RuleConstants.standard.billingRetry(isCommitment: charge.isCommitment)
+      if decision.isAutomaticRenewal(renewal.kind), renewal.date > naturalEnd + .gapTolerance,
+        renewal.date <= paidEnd + limit,
+        rule.course.phaseStatement(from: start, before: self.next)?.phase != .expired
+      {
+        // Apple retried the charge, whether it reported that or not.
+        trouble = RenewalForecast.Trouble(graceEnd: trouble?.graceEnd, retryEnd: renewal.date)
+      }
+    }
     let cutOff = [charge.revocation?.at, charge.supersededAt].compactMap(\.self).min()
     end = max(start, min(naturalEnd, cutOff ?? naturalEnd))
     isRevoked = charge.revocation.map { $0.at == cutOff && $0.at <= naturalEnd } ?? false
@@ -209,7 +224,9 @@ extension SubscriptionTimeline.Run {
 
   func endCause(_ course: RenewalForecast) -> SubscriptionTimeline.EndCause {
     if isRefunded { return .refunded }
-    return isRevoked ? .unknown : course.endCause(ofChargeAt: position, before: next)
+    if isRevoked { return .unknown }
+    let cause = course.endCause(ofChargeAt: position, before: next)
+    return cause == .unknown && trouble != nil ? .billing : cause
   }
 
   // MARK: Switches

@@ -514,6 +514,62 @@ extension MovementStory {
         "80 -active_renewing monthly", "80 +expired monthly",
       ]),
     MovementStory(
+      "Apple renews late, so that it retried the charge, whatever it reported",
+      [charged("1", 0, 30), charged("2", 50, 80, kind: .renewal)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly billing EUR -10000 since 0", "30 -active_renewing monthly",
+        "30 retry_entered monthly", "30 +in_billing_retry monthly",
+        "50 -in_billing_retry monthly", "50 billing_recovered monthly since 30",
+        "50 charged 2 EUR 10000", "50 resumed monthly recovered EUR 10000 since 0",
+        "50 +active_renewing monthly",
+        "80 ended monthly unknown EUR -10000 since 0",
+        "80 -active_renewing monthly", "80 +expired monthly",
+      ]),
+    MovementStory(
+      "a renewal later than Apple retries, after renewals that are not known",
+      [charged("1", 0, 30), charged("2", 91, 121, kind: .renewal)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR -10000 since 0", "30 -active_renewing monthly",
+        "30 +expired monthly",
+        "91 -expired monthly", "91 charged 2 EUR 10000", "91 resumed monthly EUR 10000 since 0",
+        "91 +active_renewing monthly",
+        "121 ended monthly unknown EUR -10000 since 0",
+        "121 -active_renewing monthly", "121 +expired monthly",
+      ]),
+    MovementStory(
+      "a purchase within the days in which Apple would retry is no recovery",
+      [charged("1", 0, 30), charged("2", 50, 80, kind: .purchase)],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR -10000 since 0", "30 -active_renewing monthly",
+        "30 +expired monthly",
+        "50 -expired monthly", "50 charged 2 EUR 10000", "50 resumed monthly EUR 10000 since 0",
+        "50 +active_renewing monthly",
+        "80 ended monthly unknown EUR -10000 since 0",
+        "80 -active_renewing monthly", "80 +expired monthly",
+      ]),
+    MovementStory(
+      "a renewal after Apple gave up is a return",
+      [
+        charged("1", 0, 30), status(40, on: true, .expired),
+        charged("2", 50, 80, kind: .renewal),
+      ],
+      [
+        "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
+        "0 +active_renewing monthly",
+        "30 ended monthly unknown EUR -10000 since 0", "30 -active_renewing monthly",
+        "30 +expired monthly",
+        "50 -expired monthly", "50 charged 2 EUR 10000", "50 resumed monthly EUR 10000 since 0",
+        "50 +active_renewing monthly",
+        "80 ended monthly unknown EUR -10000 since 0",
+        "80 -active_renewing monthly", "80 +expired monthly",
+      ]),
+    MovementStory(
       "billing retry that Apple gives up, and the customer who had switched off meanwhile",
       [
         charged("1", 0, 30), status(29.5, on: true, .billingRetry, intent: 2),
