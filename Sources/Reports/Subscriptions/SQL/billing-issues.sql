@@ -160,7 +160,8 @@ END;
 COMMENT ON FUNCTION report_billing_issues IS
     'Subscriptions whose renewal Apple could not charge, including the first one after a trial. '
     'in_grace_period: those with access, at the end of each day, week or month; in_billing_retry: '
-    'those without. entered: how many billing issues began; a retry that follows a grace period is '
+    'those without, also if Apple did not report it, but charged the renewal within 60 days (90 on '
+    'a commitment). entered: how many billing issues began; a retry that follows a grace period is '
     'the same issue. recovered: Apple charged after all; lost: Apple gave up or the customer '
     'cancelled; both by their own date. cohort_recovered and cohort_lost are the same by the day on '
     'which the issue began; the others of those entered are still open. recovery_rate = '
