@@ -149,6 +149,20 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     WHERE NOT by_origin OR s.cohort BETWEEN span.first_day AND span.last_day;
 END;
 
+-- The account that owned a subscription at a moment, as known now or at known_at: its latest charge's.
+CREATE OR REPLACE FUNCTION subscription_owner(environment text, original_transaction_id text,
+    known_at timestamptz, moment timestamptz)
+RETURNS uuid LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
+    SELECT m.account_key
+    FROM movement AS m
+    WHERE m.environment = subscription_owner.environment
+        AND m.original_transaction_id = subscription_owner.original_transaction_id
+        AND m.kind = 'charged' AND m.at <= moment
+        AND CASE WHEN known_at IS NULL THEN m.known_until = 'infinity'
+            ELSE m.known_from <= known_at AND known_at < m.known_until END
+    ORDER BY m.at DESC, m.product_id DESC, m.transaction_id DESC LIMIT 1;
+END;
+
 -- What movements come to for each subscription, product, segment and state at the end of a report's
 -- last row or, is_opening, at the start of the first; by_currency: in monthly revenue.
 CREATE OR REPLACE FUNCTION movement_stock(kinds text[], is_opening boolean, by_currency boolean,
@@ -173,9 +187,10 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
             max(i.at) FILTER (WHERE i.number >= 0) AS since, max(i.origin_at) AS origin_at,
             sum(i.number)::bigint AS number, CASE WHEN by_currency THEN i.currency END AS currency,
             CASE WHEN by_currency THEN i.price_source END AS price_source,
-            sum(i.mrr_twelfths)::bigint AS mrr_twelfths, (array_agg(
-                i.account_key ORDER BY i.at DESC, i.kind = 'trial_ended', i.number DESC))[1]
-                AS account_key
+            sum(i.mrr_twelfths)::bigint AS mrr_twelfths,
+            subscription_owner(movement_stock.environment, i.original_transaction_id, known_at,
+                least(as_of, known_at, CASE WHEN is_opening THEN span.first_moment
+                    ELSE span.last_moment END - interval '1 microsecond')) AS account_key
         FROM movement_item(kinds, 'at', NULL,
             CASE WHEN is_opening THEN span.first_day - 1 ELSE span.last_day END, time_zone, product,
             environment, include_family_shared, known_at, least(as_of, known_at)) AS i

@@ -123,5 +123,6 @@ END;
 COMMENT ON FUNCTION report_active_item IS
     'What report_active counts: each movement under new, resubscribed, expired, refunded, '
     'changed_in or changed_out, and under active each subscription at the end of the last row only '
-    '(ask for the days of another row to get its). churned is expired and refunded. The '
-    'transaction_id of a grant is its ID.';
+    '(ask for the days of another row to get its), with the charge with which it began and the '
+    'account that owned it then. churned is expired and refunded. The transaction_id of a grant is '
+    'its ID.';

@@ -43,5 +43,5 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_subscriptions_item IS
     'The subscriptions that report_subscriptions counts, each with the charge that put it into its '
-    'state, since when, and the account that owned that charge. The transaction_id of a grant is '
-    'its ID.';
+    'state, since when, and the account that owned its latest charge. The transaction_id of a '
+    'grant is its ID.';
