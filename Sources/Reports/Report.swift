@@ -13,15 +13,21 @@ package struct Report: Sendable {
     case operations = "Operations"
   }
 
-  /// A rate as two columns: a part of a whole.
+  /// A rate as two columns: a part of a whole, or a number per another.
   package struct Share: Hashable, Sendable {
     package let part: String
     package let whole: String
+    /// Stands between the two numbers: `÷` if the part has more than the whole's.
+    package let relation: String
     /// The columns of those whose outcome is known; empty if that of all is.
     package let settled: [String]
 
     init(_ part: String, of whole: String, settled: String...) {
-      (self.part, self.whole, self.settled) = (part, whole, settled)
+      (self.part, self.whole, self.settled, relation) = (part, whole, settled, "of")
+    }
+
+    init(_ part: String, per whole: String) {
+      (self.part, self.whole, settled, relation) = (part, whole, [], "÷")
     }
   }
 

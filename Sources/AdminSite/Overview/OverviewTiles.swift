@@ -213,7 +213,7 @@ extension OverviewAnswers {
       }
       return (
         ReportValue.hundredthsOfPercent(of: churned, in: active),
-        "\(ChartUnit.count.text(churned)) of \(ChartUnit.count.text(active))\(week ?? "")"
+        "\(ChartUnit.count.text(churned)) ÷ \(ChartUnit.count.text(active))\(week ?? "")"
       )
     }
     let whole = shares.dropLast()

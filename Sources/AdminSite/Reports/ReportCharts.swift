@@ -226,7 +226,9 @@ struct ReportCharts: Sendable {
         return cohortCurve(
           "LTV after each month, \(segments == nil ? "all cohorts" : "by \(request.splitName)"), "
             + currency,
-          id: "chart-1-\(place + 1)", unit: .money(currency: currency), months, series)
+          id: "chart-1-\(place + 1)", unit: .money(currency: currency), months, series,
+          note:
+            "A month adds what its cohorts brought in during it, for each of their subscriptions.")
       }
   }
 
@@ -241,7 +243,7 @@ struct ReportCharts: Sendable {
     return cohortCurve(
       "Retained after each month, all cohorts", id: "chart-1-1", unit: .share, months,
       [(name: "Retained", values: values)],
-      note: "Customers who returned count again, so that the curve can rise.")
+      note: "The curve rises where a cohort no longer counts, and where customers returned.")
   }
 
   private func cohortCurve(
@@ -252,8 +254,9 @@ struct ReportCharts: Sendable {
     var notes: [String] = []
     if let first = counts.first, let last = counts.last, first > 1 {
       notes.append(
-        "Each month counts the cohorts that have finished it: \(first) at month 0, \(last) at "
-          + "month \(counts.count - 1). Months that fewer than a quarter have finished are left out."
+        "Months that fewer than a quarter of the cohorts have finished are left out. Each month "
+          + "counts the cohorts that have finished it: \(first) at month 0, \(last) at month "
+          + "\(counts.count - 1)."
       )
     }
     return ChartData(

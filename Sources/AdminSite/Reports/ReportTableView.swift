@@ -478,7 +478,8 @@ extension DataCell {
       ReportValue.hundredthsOfPercent(of: part, in: whole - open).map(ChartUnit.share.text) ?? ""
     note =
       open < whole
-      ? "\(ChartUnit.count.text(part)) of \(ChartUnit.count.text(whole - open))" : nil
+      ? "\(ChartUnit.count.text(part)) \(share.relation) \(ChartUnit.count.text(whole - open))"
+      : nil
     if open > 0 {
       let text = ChartUnit.count.text(open)
       note = note.map { "\($0) settled, \(text) open" } ?? "\(text) open"

@@ -8,8 +8,8 @@ extension Report {
       "unknown", "expired", "refunded", "resubscribed",
       sums: ["churned": .init("expired", "refunded")]),
     shares: [
-      "churn_rate": .init("churned", of: "active_at_start"),
-      "expiry_rate": .init("expired", of: "active_at_start"),
+      "churn_rate": .init("churned", per: "active_at_start"),
+      "expiry_rate": .init("expired", per: "active_at_start"),
     ],
     charts: [
       .bars(
