@@ -105,6 +105,37 @@ struct SampleReportTests {
     }
   }
 
+  @Test func `a subscription is listed with the owner of its latest charge by then`() async throws {
+    try await withSamples { _, database in
+      // The third month of s1, which began with account a.
+      _ = try await database.execute(
+        """
+        UPDATE tenure.movement SET account_key = '00000000-0000-0000-0000-00000000000b'
+        WHERE kind = 'charged' AND transaction_id = 't13'
+        """)
+      for (question, owner) in [
+        ("report_active_item('2026-02-01', as_of => '2026-03-05Z') WHERE measure = 'active'", "a"),
+        ("report_active_item('2026-02-01', as_of => '2026-03-20Z') WHERE measure = 'active'", "b"),
+        (
+          "report_active_item('2026-02-01', known_at => '2026-03-12Z') WHERE measure = 'active'",
+          nil
+        ),
+        ("report_active_item('2026-02-01', '2026-03-09') WHERE measure = 'active'", "a"),
+        ("report_mrr_item('2026-02-01', as_of => '2026-03-20Z') WHERE measure = 'mrr'", "b"),
+        ("report_churn_item('2026-03-10', bucket => 'day') WHERE measure = 'active_at_start'", "a"),
+        ("report_churn_item('2026-03-11', bucket => 'day') WHERE measure = 'active_at_start'", "b"),
+        ("report_subscriptions_item(as_of => '2026-03-20Z') WHERE true", "b"),
+      ] {
+        let owners = try await database.query(
+          """
+          SELECT account_id FROM tenure.\(unescaped: question) AND original_transaction_id = 's1'
+          """
+        ).decode(String?.self)
+        #expect(owners == (owner.map { [$0] } ?? []), "\(question)")
+      }
+    }
+  }
+
   @Test func `people see money with its currency and parts as percent`() async throws {
     try await withSamples { reports, _ in
       var choices = ReportChoices()
