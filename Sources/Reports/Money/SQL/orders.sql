@@ -137,4 +137,5 @@ COMMENT ON FUNCTION report_orders IS
     'order is open if its charge is dated later, and what was delivered or refunded later is not '
     'delivered; an expired order counts as expired at any time, since that date is not kept. As '
     'known at known_at: an order that was not paid then is open, whether expired or not, and a '
-    'charge has the owner that it had then, and no order or refund that was not recorded yet.';
+    'charge has the owner that it had then, and no order or refund that was not recorded yet; an '
+    'order that was reopened since, and its charge, count as they are now.';
