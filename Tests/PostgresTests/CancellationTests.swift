@@ -107,21 +107,6 @@ import Testing
     }
   }
 
-  @Test func aScriptThatHasEndedCancelsNothing() async throws {
-    try await TestServer.withPool { pool in
-      try await pool.withConnection { connection in
-        _ = try await connection.query("SELECT 1")
-        let script = try await ExclusiveUse.begin(connection.session, timeout: TestServer.patience)
-        try await script.run("SELECT 2")
-        await script.end()
-        async let next = connection.query("SELECT 3 FROM pg_sleep(0.3)").decodeOnly(Int.self)
-        try await Task.sleep(for: .milliseconds(100))
-        await script.cancel()
-        #expect(try await next == 3)
-      }
-    }
-  }
-
   @Test func aTransactionThatNeverBeganIsGivenUpAtOnce() async throws {
     try await TestServer.withPool {
       $0.connectionLimit = 1

@@ -46,6 +46,24 @@ import Testing
     #expect(last == "n9")
   }
 
+  @Test func scriptsAreSplitOutsideOfQuotesCommentsAndBodies() async throws {
+    let notes = try await TestServer.withPool { pool in
+      try await pool.runScript(
+        #"""
+        CREATE TABLE note (text text); -- one; with ' and $$
+        INSERT INTO note VALUES ('a;b'''), ($$c;'d$$), ($x$e;$$f$x$) /* ; ' */;
+        CREATE FUNCTION "of;note"(n int) RETURNS text BEGIN ATOMIC
+          SELECT CASE WHEN $1 > 0 THEN max(text) END FROM note;
+          SELECT CASE n WHEN 1 THEN 'g;' ELSE 'h' END;
+        END;
+        INSERT INTO note SELECT "of;note"(1);
+
+        """#)
+      return try await pool.query("SELECT text FROM note ORDER BY ctid").decode(String.self)
+    }
+    #expect(notes == ["a;b'", "c;'d", "e;$$f", "g;"])
+  }
+
   @Test func tooManyParametersAreRefusedBeforeSending() async throws {
     let parts = (0...65_535).map { number -> SQL in "\(number)" }
     let error = await postgresError {

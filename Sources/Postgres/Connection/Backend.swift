@@ -35,7 +35,6 @@ final class Backend: EventSource {
   var headSince = ContinuousClock.now
   var isCancelling = false
   var lastCancellation: ContinuousClock.Instant?
-  var exclusive: ExclusiveUse?
   private var wantsWriting = false
   private var isListedForFlush = false
 
@@ -65,7 +64,6 @@ final class Backend: EventSource {
     Reactor.shared.unwatch(self, descriptor: descriptor)
     // Before requests are completed, so that their follow-ups are not sent here.
     owner?.backendClosed(self, reason)
-    exclusive?.wake()
     while let step = steps.popFirst() {
       if case .sync(let request) = step { request.connectionClosed(reason) }
     }
@@ -75,12 +73,7 @@ final class Backend: EventSource {
 
   func ready(toRead: Bool, toWrite: Bool) {
     if toWrite { flush() }
-    guard !isClosed else { return }
-    if let exclusive {
-      exclusive.ready()
-    } else if toRead {
-      read()
-    }
+    if toRead, !isClosed { read() }
   }
 
   func flushSoon() {
@@ -102,7 +95,7 @@ final class Backend: EventSource {
     }
   }
 
-  func watchWriting(_ wants: Bool) {
+  private func watchWriting(_ wants: Bool) {
     guard wants != wantsWriting else { return }
     wantsWriting = wants
     Reactor.shared.wantsWriting(wants, descriptor: descriptor)
@@ -142,8 +135,7 @@ extension Backend {
   /// A call of libpq's reads 8 KB or more and a record has at most 16 KB, so the two extra calls in
   /// ``read()`` nearly always suffice; calling this at each sweep covers the rest.
   func lookBehindTLS() {
-    guard !isClosed, handle.usesTLS else { return }
-    if let exclusive { exclusive.wake() } else { read() }
+    if !isClosed, handle.usesTLS { read() }
   }
 
   private func processResults() {
@@ -268,7 +260,7 @@ extension Backend {
 
   private func send(_ request: Request, _ index: Int) -> Bool {
     let sql = request.statements[index]
-    guard usesPreparedStatements else {
+    guard usesPreparedStatements, !request.isScript else {
       steps.append(.execute(request, index: index, name: nil))
       return handle.executeUnnamed(sql)
     }

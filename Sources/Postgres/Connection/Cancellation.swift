@@ -14,22 +14,19 @@ extension Backend {
     return isCancelling || Reactor.shared.now - lastCancellation < Self.cancellationEcho
   }
 
-  /// Cancels the running statement, which is the head of the pipeline, if its caller was cancelled;
-  /// later requests are checked when they reach the head.
+  /// Cancels the running statement, which is the head of the pipeline, if its caller was cancelled.
+  ///
+  /// Later requests are checked when they reach the head. One cancellation is in flight at a time.
   func cancelHeadIfUnwanted() {
-    if steps.first?.request.cancelledAt != nil { sendCancellation() }
-  }
-
-  /// Asks the server to cancel the running statement; one cancellation is in flight at a time.
-  func sendCancellation() {
-    guard !isClosed, !isCancelling, let cancellation = handle.makeCancellation() else { return }
+    guard steps.first?.request.cancelledAt != nil, !isClosed, !isCancelling,
+      let cancellation = handle.makeCancellation()
+    else { return }
     isCancelling = true
     lastCancellation = Reactor.shared.now
     // Weak, because a frozen server never triggers this, and the connection must still be released.
     cancellation.send { [weak self] in
       self?.isCancelling = false
       self?.lastCancellation = Reactor.shared.now
-      self?.exclusive?.wake()
     }
   }
 
@@ -54,7 +51,6 @@ extension Backend {
       return close(PostgresError(.connectionLost, "the server did not react to a cancellation"))
     }
     cancelHeadIfUnwanted()
-    exclusive?.enforceDeadline(now: now)
     lookBehindTLS()
   }
 }

@@ -24,7 +24,9 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
   static func connect(_ parameters: [(name: String, value: String)]) throws(PostgresError) -> Self {
     let handle = open(parameters)
     guard handle.isUsable else { throw PostgresError(.connectionFailed, handle.errorMessage) }
-    guard unsafe PQsetnonblocking(handle.pointer, 1) == 0, handle.enterPipeline() else {
+    guard unsafe PQsetnonblocking(handle.pointer, 1) == 0,
+      unsafe PQenterPipelineMode(handle.pointer) == 1
+    else {
       throw PostgresError(.connectionFailed, handle.errorMessage)
     }
     unsafe PQsetNoticeReceiver(handle.pointer, hear, handle.hasUnreplicatedCommit)
@@ -130,8 +132,6 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
     }
   }
 
-  func enterPipeline() -> Bool { unsafe PQenterPipelineMode(pointer) == 1 }
-  func exitPipeline() -> Bool { unsafe PQexitPipelineMode(pointer) == 1 }
   func sync() -> Bool { unsafe tenure_pipeline_sync(pointer) == 1 }
 
   func prepare(_ sql: SQL, name: String) -> Bool {
@@ -155,9 +155,6 @@ struct ConnectionHandle: ~Copyable, @unchecked Sendable {
       }
     }
   }
-
-  /// Sends one or more statements in the simple protocol; only outside of the pipeline.
-  func executeScript(_ text: String) -> Bool { unsafe PQsendQuery(pointer, text) == 1 }
 
   func makeCancellation() -> Cancellation? {
     guard let cancel = unsafe PQgetCancel(pointer) else { return nil }

@@ -20,6 +20,8 @@ final class Request {
   let isRollback: Bool
   /// Whether the connection sends it for itself, without a caller.
   let isHousekeeping: Bool
+  /// Whether its statements are sent once, and so are not worth preparing.
+  let isScript: Bool
   /// Time from acceptance until the caller gets an error; requests waiting behind the first one of
   /// their session fail with that one.
   let timeout: Duration
@@ -37,13 +39,15 @@ final class Request {
 
   nonisolated init(
     _ statements: [SQL], session: Session? = nil, endsSession: Bool = false,
-    isRollback: Bool = false, isHousekeeping: Bool = false, timeout: Duration
+    isRollback: Bool = false, isHousekeeping: Bool = false, isScript: Bool = false,
+    timeout: Duration
   ) {
     self.statements = statements
     self.session = session
     self.endsSession = endsSession
     self.isRollback = isRollback
     self.isHousekeeping = isHousekeeping
+    self.isScript = isScript
     self.timeout = timeout
   }
 

@@ -88,8 +88,6 @@ package final class ConnectionPool: StatementRunner {
 
   /// Runs a script without COPY, such as a schema: statements without parameters as one implicit
   /// transaction.
-  ///
-  /// - Parameter deadline: How long the server may be silent; the pool's setting if nil.
   package func runScript(_ text: String, deadline: Duration? = nil) async throws {
     try await withConnection { try await $0.runScript(text, deadline: deadline) }
   }
@@ -179,8 +177,9 @@ package final class Connection: StatementRunner {
 
   package func runScript(_ text: String, deadline: Duration? = nil) async throws {
     _ = try await pool.run(
-      Request([], session: session, timeout: pool.configuration.acquireTimeout))
-    try await ExclusiveUse.run(text, in: session, timeout: pool.timeout(deadline))
+      Request(
+        SQL.statements(of: text), session: session, isScript: true, timeout: pool.timeout(deadline))
+    )
   }
 }
 

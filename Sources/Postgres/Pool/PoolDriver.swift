@@ -140,7 +140,7 @@ final class PoolDriver {
     }
     guard case .leased(let backend) = before, let slot = slot(of: backend) else { return }
     sessions[slot] = nil
-    guard backend.steps.isEmpty, backend.exclusive == nil, backend.handle.isIdle else {
+    guard backend.steps.isEmpty, backend.handle.isIdle else {
       return backend.close(
         PostgresError(.closed, "the connection was given back in the middle of a transaction"))
     }

@@ -119,6 +119,54 @@ extension Sequence<SQL> {
   }
 }
 
+extension SQL {
+  /// The statements of a script, which end with semicolons outside of quotes, comments and the
+  /// bodies of functions.
+  static func statements(of script: String) -> [SQL] {
+    let text = Array(script.utf8)
+    var statements: [SQL] = []
+    // The open BEGIN ATOMIC and CASE, which END closes.
+    var (start, position, depth) = (0, 0, 0)
+    func skip(past end: ArraySlice<UInt8>) {
+      position = text[position...].firstRange(of: end)?.upperBound ?? text.count
+    }
+    while position < text.count {
+      let rest = text[position...]
+      let word = rest.prefix { isOfWord($0) }
+      position += max(1, word.count)
+      switch String(decoding: word.isEmpty ? rest.prefix(1) : word, as: UTF8.self).uppercased() {
+      case "'", "\"": skip(past: rest.prefix(1))
+      case "-" where rest.starts(with: "--".utf8): skip(past: Array("\n".utf8)[...])
+      case "/" where rest.starts(with: "/*".utf8): skip(past: Array("*/".utf8)[...])
+      case "$":
+        let tag = rest.dropFirst().prefix { isOfWord($0) }
+        let isTag = rest[tag.endIndex...].first == UInt8(ascii: "$")
+        guard isTag, tag.first.map({ $0 > UInt8(ascii: "9") }) ?? true else { continue }
+        position = tag.endIndex + 1
+        skip(past: rest[...tag.endIndex])
+      case "ATOMIC": depth = 1
+      case "CASE" where depth > 0: depth += 1
+      case "END" where depth > 0: depth -= 1
+      case ";" where depth == 0:
+        statements.append(SQL(unescaped: String(decoding: text[start..<position], as: UTF8.self)))
+        start = position
+      default: break
+      }
+    }
+    let last = String(decoding: text[start...], as: UTF8.self)
+    return last.allSatisfy(\.isWhitespace) ? statements : statements + [SQL(unescaped: last)]
+  }
+
+  private static func isOfWord(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+      UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "_"), 0x80...:
+      true
+    default: false
+    }
+  }
+}
+
 // libpq copies parameters into its send buffer before it returns.
 extension SQL {
   /// The protocol's limit (PQ_QUERY_PARAM_MAX_LIMIT).
