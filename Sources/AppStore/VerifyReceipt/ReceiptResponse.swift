@@ -56,7 +56,7 @@ extension AppStoreResponse {
 /// See https://developer.apple.com/documentation/appstorereceipts/responsebody.
 struct ReceiptResponse: Sendable {
   let status: Int
-  /// `is-retryable`.
+  /// `is-retryable`, which only comes with 21100 to 21199.
   let isRetryable: Bool?
   let environment: String?
   /// Nil unless `status` means that the receipt is included.
@@ -81,8 +81,8 @@ struct ReceiptResponse: Sendable {
     self.status = status
     isRetryable = try fields.flag("is-retryable")
     environment = try fields.text("environment")
-    let isVerified = VerifyReceiptStatus(status, isRetryable: isRetryable) == .verified
-    contents = isVerified ? try Contents(fields) : nil
+    // 21006: valid, but the subscription has expired; used for old receipts.
+    contents = [0, 21006].contains(status) ? try Contents(fields) : nil
   }
 
   /// The status in a response's bytes; nil if they are not a response.

@@ -30,30 +30,41 @@ struct ReceiptStateMachine {
     }
   }
 
+  /// The meaning of each `status`, of which only some may remove a receipt from the queue
+  /// (https://developer.apple.com/documentation/appstorereceipts/status).
   private mutating func verdict(
     on answer: ReceiptResponse, _ exchange: Exchange
   ) -> ReceiptVerdict? {
+    if let contents = answer.contents { return verdict(on: contents, of: answer, exchange) }
     let status = answer.status
-    switch VerifyReceiptStatus(status, isRetryable: answer.isRetryable) {
-    case .verified:
-      guard let contents = answer.contents else {
-        preconditionFailure("A response with a verified status is decoded with its contents.")
-      }
-      return verdict(on: contents, of: answer, exchange)
-    case .elsewhere(let environment):
-      return verdict(route.isReferred(to: environment), exchange, status)
-    case .wrongSecret: return verdict(route.secretIsWrong(), exchange, status)
-    case .rejected(let reason): return .rejected(rejection("\(reason) (status \(status)).", status))
-    case .retry(let reason):
-      return .retry(ReceiptRetry(reason: "\(reason) (status \(status)).", appleStatus: status))
-    case .limitedRetry(let reason):
-      let reason = "\(reason) (status \(status))."
-      return .retry(
-        ReceiptRetry(
-          reason: reason, appleStatus: status,
-          limit: ReceiptRetry.Limit(status: status, rejection: rejection(reason, status))))
-    case .misconfigured(let reason):
-      return .misconfigured(reason: "\(reason) (status \(status)).", appleStatus: status)
+    func retry(_ reason: String) -> ReceiptVerdict {
+      .retry(ReceiptRetry(reason: "\(reason) (status \(status)).", appleStatus: status))
+    }
+    func rejected(_ reason: String) -> ReceiptVerdict {
+      .rejected(rejection("\(reason) (status \(status)).", status))
+    }
+    switch status {
+    case 21000:
+      return .misconfigured(
+        reason: "Apple did not receive a POST request: a proxy may rewrite it (status 21000).",
+        appleStatus: status)
+    case 21002:
+      // Usually the receipt's fault and sometimes Apple's; rejected after several attempts.
+      let reason = "Apple reports a malformed receipt, or has an outage (status 21002)."
+      let limit = ReceiptRetry.Limit(status: status, rejection: rejection(reason, status))
+      return .retry(ReceiptRetry(reason: reason, appleStatus: status, limit: limit))
+    case 21003: return rejected("Apple could not authenticate the receipt")
+    case 21004: return verdict(route.secretIsWrong(), exchange, status)
+    case 21005: return retry("Apple's receipt server is currently unavailable")
+    case 21007: return verdict(route.isReferred(to: .sandbox), exchange, status)
+    case 21008: return verdict(route.isReferred(to: .production), exchange, status)
+    case 21009: return retry("Apple had an internal data access error")
+    case 21010: return rejected("Apple does not know the customer's account, or has deleted it")
+    case 21100...21199 where answer.isRetryable == false:
+      return rejected("Apple had an internal data access error and asks not to retry")
+    case 21100...21199: return retry("Apple had an internal data access error")
+    // 21001 is no longer sent, so it is treated like any unknown number.
+    default: return retry("Apple returned an undocumented status")
     }
   }
 
