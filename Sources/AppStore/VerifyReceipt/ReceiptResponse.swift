@@ -140,7 +140,7 @@ struct ReceiptBody: Sendable {
   let inApp: ResponseList<ReceiptItem>?
   let transaction: ReceiptItem?
   /// Why a receipt that looks like a transaction can't be read.
-  let transactionFault: EntryFault?
+  let transactionFault: UnreadableRecord?
 
   init(_ fields: JSONValue) throws {
     let isEmpty = ["bundle_id", "bid"].contains { fields[$0] == "" }
@@ -156,7 +156,7 @@ struct ReceiptBody: Sendable {
     do {
       (transaction, transactionFault) = (try ReceiptItem(fields), nil)
     } catch {
-      (transaction, transactionFault) = (nil, EntryFault(fields, "\(error)"))
+      (transaction, transactionFault) = (nil, UnreadableRecord("receipt", fields, error))
     }
   }
 }
@@ -164,7 +164,7 @@ struct ReceiptBody: Sendable {
 /// A list whose unreadable entries are set aside; Apple sends some of one entry as an object.
 struct ResponseList<Element: Sendable>: Sendable {
   private(set) var elements: [Element] = []
-  private(set) var faults: [EntryFault] = []
+  private(set) var faults: [UnreadableRecord] = []
 
   /// Fails for a value that is neither an array nor an object.
   init(_ json: JSONValue, _ name: String, _ read: (JSONValue) throws -> Element) throws {
@@ -182,20 +182,14 @@ struct ResponseList<Element: Sendable>: Sendable {
         }
         elements.append(try read(entry))
       } catch {
-        faults.append(EntryFault(entry, "\(error)"))
+        faults.append(UnreadableRecord(name, entry, error))
       }
     }
   }
 }
 
-struct EntryFault: Hashable, Sendable {
-  var reason: String
-  /// Nil if it can't be read either.
-  var purchaseDate: Timestamp?
-}
-
-extension EntryFault {
-  fileprivate init(_ entry: JSONValue, _ reason: String) {
-    self.init(reason: reason, purchaseDate: try? entry.moment("purchase_date"))
+extension UnreadableRecord {
+  fileprivate init(_ list: String, _ entry: JSONValue, _ error: any Error) {
+    self.init(list: list, reason: "\(error)", purchaseDate: try? entry.moment("purchase_date"))
   }
 }

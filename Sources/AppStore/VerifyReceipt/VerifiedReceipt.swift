@@ -120,22 +120,14 @@ extension ReceiptResponse.Contents {
   }
 
   var faults: [UnreadableRecord] {
-    let lists: [(String, [EntryFault])] = [
-      ("receipt", receipts.faults + receipts.elements.compactMap(\.transactionFault)),
-      ("in_app", receipts.elements.flatMap { $0.inApp?.faults ?? [] }),
-      ("latest_receipt_info", latestReceiptInfo?.faults ?? []),
-      ("latest_expired_receipt_info", latestExpiredReceiptInfo?.faults ?? []),
-      ("pending_renewal_info", pendingRenewalInfo?.faults ?? []),
-      (
-        "pending_renewal_info",
-        (pendingRenewalInfo?.elements ?? []).filter { $0.originalTransactionID == nil }
-          .map { _ in EntryFault(reason: "original_transaction_id is missing") }
-      ),
-      ("top level", [renewalFault].compactMap { $0.map { EntryFault(reason: $0) } }),
-    ]
-    return lists.flatMap { list, faults in
-      faults.map { UnreadableRecord(list: list, reason: $0.reason, purchaseDate: $0.purchaseDate) }
-    }
+    let renewals = pendingRenewalInfo?.elements ?? []
+    return receipts.faults + receipts.elements.compactMap(\.transactionFault)
+      + receipts.elements.flatMap { $0.inApp?.faults ?? [] } + (latestReceiptInfo?.faults ?? [])
+      + (latestExpiredReceiptInfo?.faults ?? []) + (pendingRenewalInfo?.faults ?? [])
+      + renewals.filter { $0.originalTransactionID == nil }.map { _ in
+        UnreadableRecord(
+          list: "pending_renewal_info", reason: "original_transaction_id is missing")
+      } + (renewalFault.map { [UnreadableRecord(list: "top level", reason: $0)] } ?? [])
   }
 }
 
