@@ -51,10 +51,10 @@ package final class APIKeys: Sendable {
       let key = try Key(
         parsing: entry.trimmingCharacters(in: .whitespacesAndNewlines), number: index + 1)
       guard !keys.contains(where: { $0.caller.name == key.caller.name }) else {
-        throw APIKeyError(entry: index + 1, fault: .duplicateName)
+        throw APIKeyError(entry: index + 1, fault: "another key has the same name")
       }
       guard !keys.contains(where: { $0.digest == key.digest }) else {
-        throw APIKeyError(entry: index + 1, fault: .duplicateSecret)
+        throw APIKeyError(entry: index + 1, fault: "another key has the same secret")
       }
       keys.append(key)
     }
@@ -105,7 +105,7 @@ package final class APIKeys: Sendable {
     }
   }
 
-  /// In characters, as in ``APIKeyError/Fault/shortSecret``; also the limit for webhook secrets.
+  /// In characters; also the limit for webhook secrets.
   static let shortestSecret = 16
 
   /// Schemes are compared without case (RFC 9110, section 11.1).
@@ -113,40 +113,32 @@ package final class APIKeys: Sendable {
 }
 
 /// An error in the configured keys, without an entry's text: any part of it may be a secret.
-package struct APIKeyError: Error, Hashable, Sendable, CustomStringConvertible {
-  package enum Fault: String, Sendable {
-    case notThreeParts = "not of the form name:role:secret"
-    case emptyName = "the name before the first colon is empty"
-    case unknownRole = "unknown role (use app, support or admin)"
-    case shortSecret =
-      "the secret is shorter than 16 characters (generate one with `openssl rand -hex 32`)"
-    /// A header field can't carry these.
-    case unusableSecret = "the secret has spaces, control or non-ASCII characters"
-    case duplicateName = "another key has the same name"
-    case duplicateSecret = "another key has the same secret"
-  }
-
-  package let entry: Int
-  package let fault: Fault
+package struct APIKeyError: Error, CustomStringConvertible {
+  let entry: Int
+  let fault: String
 
   package var description: String {
-    "API key \(entry): \(fault.rawValue). Example: shop:app:SECRET,ops:admin:OTHER-SECRET"
+    "API key \(entry): \(fault). Example: shop:app:SECRET,ops:admin:OTHER-SECRET"
   }
 }
 
 extension APIKeys.Key {
   fileprivate init(parsing entry: String, number: Int) throws {
+    func fault(_ text: String) -> APIKeyError { APIKeyError(entry: number, fault: text) }
     let parts = entry.split(separator: ":", maxSplits: 2, omittingEmptySubsequences: false)
-    guard parts.count == 3 else { throw APIKeyError(entry: number, fault: .notThreeParts) }
-    guard !parts[0].isEmpty else { throw APIKeyError(entry: number, fault: .emptyName) }
+    guard parts.count == 3 else { throw fault("not of the form name:role:secret") }
+    guard !parts[0].isEmpty else { throw fault("the name before the first colon is empty") }
     guard let role = APIKeys.Role(exactly: String(parts[1])) else {
-      throw APIKeyError(entry: number, fault: .unknownRole)
+      throw fault("unknown role (use app, support or admin)")
     }
     guard parts[2].utf8.count >= APIKeys.shortestSecret else {
-      throw APIKeyError(entry: number, fault: .shortSecret)
+      throw fault(
+        "the secret is shorter than \(APIKeys.shortestSecret) characters (generate one with "
+          + "`openssl rand -hex 32`)")
     }
+    // A header field can't carry others.
     guard parts[2].utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
-      throw APIKeyError(entry: number, fault: .unusableSecret)
+      throw fault("the secret has spaces, control or non-ASCII characters")
     }
     caller = APIKeys.Caller(name: String(parts[0]), role: role)
     let secret = Array(parts[2].utf8)

@@ -33,28 +33,37 @@ struct APIKeysTests {
   @Test(
     "What is wrong with configured keys",
     arguments: [
-      ("", 1, APIKeyError.Fault.notThreeParts),
-      ("shop:app:hunter2-hunter2-2,", 2, .notThreeParts),
-      ("hunter2", 1, .notThreeParts),
-      ("shop:hunter2", 1, .notThreeParts),
-      (":app:hunter2", 1, .emptyName),
-      ("shop:hunter2:app", 1, .unknownRole),
-      ("shop:App:hunter2", 1, .unknownRole),
-      ("shop:app:", 1, .shortSecret),
-      ("shop:app:hunter2", 1, .shortSecret),
-      ("a:app:hunter2-hunter2-2,b:admin:hunter2-hunter2-3,x:app:hunter2-hunter", 3, .shortSecret),
-      ("shop:app:hunter2 hunter2 hunter2", 1, .unusableSecret),
-      ("shop:app:hünter2-hünter2", 1, .unusableSecret),
-      ("shop:app:hunter2-hunter2-2,shop:admin:other-other-other", 2, .duplicateName),
-      ("shop:app:hunter2-hunter2-2,ops:admin:hunter2-hunter2-2", 2, .duplicateSecret),
-    ])
-  func faults(text: String, entry: Int, fault: APIKeyError.Fault) {
+      ("", 1, "not of the form name:role:secret"),
+      ("shop:app:hunter2-hunter2-2,", 2, "not of the form name:role:secret"),
+      ("hunter2", 1, "not of the form name:role:secret"),
+      ("shop:hunter2", 1, "not of the form name:role:secret"),
+      (":app:hunter2", 1, "the name before the first colon is empty"),
+      ("shop:hunter2:app", 1, "unknown role"),
+      ("shop:App:hunter2", 1, "unknown role"),
+      ("shop:app:", 1, "the secret is shorter than 16"),
+      ("shop:app:hunter2", 1, "the secret is shorter than 16"),
+      (
+        "a:app:hunter2-hunter2-2,b:admin:hunter2-hunter2-3,x:app:hunter2-hunter", 3,
+        "the secret is shorter than 16"
+      ),
+      ("shop:app:hunter2 hunter2 hunter2", 1, "the secret has spaces"),
+      ("shop:app:hünter2-hünter2", 1, "the secret has spaces"),
+      (
+        "shop:app:hunter2-hunter2-2,shop:admin:other-other-other", 2,
+        "another key has the same name"
+      ),
+      (
+        "shop:app:hunter2-hunter2-2,ops:admin:hunter2-hunter2-2", 2,
+        "another key has the same secret"
+      ),
+    ] as [(String, Int, String)])
+  func faults(text: String, entry: Int, fault: String) {
     let error = #expect(throws: APIKeyError.self) { try APIKeys(parsing: Secret(text)) }
     #expect(error?.entry == entry)
-    #expect(error?.fault == fault)
+    #expect(error?.fault.hasPrefix(fault) == true)
     #expect(error?.description.contains("hunter2") == false)
     #expect(error?.description.contains("hünter2-hünter2") == false)
-    #expect(error?.description.contains("name:role:secret") == (fault == .notThreeParts))
+    #expect(error?.description.contains("name:role:secret") == fault.contains("name:role:secret"))
   }
 
   @Test func `administrators may do what app servers may, and not the reverse`() {
