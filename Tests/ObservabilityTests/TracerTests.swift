@@ -133,7 +133,7 @@ struct TracerTests {
       end: 1_700_000_000_000_000_002,
       attributes: ["int": 7, "text": "a\nb", "flag": true, "half": 0.5],
       events: [SpanEvent(name: "exception", attributes: ["exception.type": "E"])],
-      links: [], status: SpanStatus(code: .error, message: "no"))
+      status: SpanStatus(code: .error, message: "no"))
     let other = span
     (span.parent, span.events, span.status, span.attributes) = (nil, [], nil, [:])
     span.kind = .producer
@@ -205,7 +205,7 @@ struct TracerTests {
         FinishedSpan(
           context: TraceContext(trace: .init(high: 1, low: 1), span: 1, isSampled: true),
           parent: nil, name: name, kind: .internal, start: 0, end: 0, attributes: [:], events: [],
-          links: [], status: nil))
+          status: nil))
     }
     for name in ["a", "b", "c", "d", "e"] { add(name) }
     let first = buffer.take(atMost: 2)

@@ -35,7 +35,8 @@ package final class RecordedSpan: Span {
 
   package func setStatus(_ status: SpanStatus) { change { $0.status = status } }
   package func addEvent(_ event: SpanEvent) { change { $0.events.append(event) } }
-  package func addLink(_ link: SpanLink) { change { $0.links.append(link) } }
+  /// Does nothing: Tenure links no spans.
+  package func addLink(_ link: SpanLink) {}
 
   /// Records the error's type only: its message may be personal data, and spans leave the system;
   /// the log has it, by trace ID.
@@ -83,7 +84,6 @@ struct FinishedSpan: Sendable {
   var end: UInt64
   var attributes: SpanAttributes = [:]
   var events: [SpanEvent] = []
-  var links: [SpanLink] = []
   var status: SpanStatus?
 
   /// The body of a request to `/v1/traces`, in the JSON encoding of OTLP 1: IDs are hexadecimal,
@@ -122,13 +122,6 @@ struct FinishedSpan: Sendable {
         json.member("timeUnixNano", "\(event.nanosecondsSinceEpoch)")
         json.member("name", event.name)
         json.attributes(event.attributes)
-      }
-    }
-    if !links.isEmpty {
-      json.objects("links", links) { json, link in
-        json.memberIfPresent("traceId", (link.context.traceContext?.trace).map { "\($0)" })
-        json.memberIfPresent("spanId", link.context.traceContext?.span.hexadecimal)
-        json.attributes(link.attributes)
       }
     }
     if let status {
