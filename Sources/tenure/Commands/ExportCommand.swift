@@ -62,23 +62,11 @@ struct ExportCommand: AsyncParsableCommand {
   func run() async throws {
     try await options.useDatabase { database, settings, logger in
       let ledger = Ledger(database: database)
+      if let table = Self.tables[subject] { return try await export(table, of: ledger) }
       switch subject {
       case .products: try await exportProducts(of: ledger)
       case .administratorActions: try await exportAdministratorActions(of: ledger)
-      case .owners: try await export(.owners, of: ledger)
-      case .charges: try await export(.charges, of: ledger)
-      case .orders: try await export(.orders, of: ledger)
-      case .grants: try await export(.grants, of: ledger)
-      case .unverified: try await export(.unverified, of: ledger)
-      case .rates: try await export(.rates, of: ledger)
-      case .commissions: try await export(.commissions, of: ledger)
-      case .accounts: try await export(.accounts, of: ledger)
-      case .submissions: try await export(.submissions, of: ledger)
-      case .notifications: try await export(.notifications, of: ledger)
-      case .writeBacks: try await export(.writeBacks, of: ledger)
-      case .ledger: try await export(.entries, of: ledger)
-      case .checkpoints: try await export(.checkpoints, of: ledger)
-      case .entitlements:
+      default:
         let reader = EntitlementReader(
           ledger: ledger, catalogue: try await CatalogueCache(ledger: ledger, logger: logger),
           sandboxAccess: settings.sandboxAccess)
@@ -86,6 +74,13 @@ struct ExportCommand: AsyncParsableCommand {
       }
     }
   }
+
+  private static let tables: [Subject: ExportTable] = [
+    .owners: .owners, .charges: .charges, .orders: .orders, .grants: .grants,
+    .unverified: .unverified, .rates: .rates, .commissions: .commissions, .accounts: .accounts,
+    .submissions: .submissions, .notifications: .notifications, .writeBacks: .writeBacks,
+    .ledger: .entries, .checkpoints: .checkpoints,
+  ]
 
   // MARK: Subjects
 
