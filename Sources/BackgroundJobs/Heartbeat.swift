@@ -1,5 +1,5 @@
-package import LedgerStorage
-package import Logging
+import LedgerStorage
+import Logging
 import ServiceLifecycle
 package import Subscriptions
 
@@ -11,20 +11,9 @@ package struct Heartbeat: Service {
 
   package typealias Subject = (bundleID: String, environment: Environment)
 
-  private let ledger: Ledger
-  private let subjects: [Subject]
-  private let logger: Logger
-  private let now: @Sendable () -> Timestamp
+  private let tools: JobTools
 
-  /// - Parameter subjects: The apps whose notification history can be read.
-  package init(
-    ledger: Ledger, subjects: [Subject], logger: Logger, now: @escaping @Sendable () -> Timestamp
-  ) {
-    self.ledger = ledger
-    self.subjects = subjects
-    self.logger = logger
-    self.now = now
-  }
+  package init(_ tools: JobTools) { self.tools = tools }
 
   package func run() async throws {
     await cancelWhenGracefulShutdown {
@@ -33,7 +22,7 @@ package struct Heartbeat: Service {
           try await beat()
         } catch {
           if Task.isCancelled { return }
-          logger.error("Can't write the heartbeat", metadata: ["error": "\(error)"])
+          tools.logger.error("Can't write the heartbeat", metadata: ["error": "\(error)"])
         }
         try? await Task.sleep(for: Self.interval)
       }
@@ -41,11 +30,11 @@ package struct Heartbeat: Service {
   }
 
   package func beat() async throws {
-    let now = now()
-    let (last, isLate) = try await ledger.notifications.beat(
-      at: now, longestPause: Self.longestPause, histories: subjects)
+    let now = tools.now()
+    let (last, isLate) = try await tools.ledger.notifications.beat(
+      at: now, longestPause: Self.longestPause, histories: tools.histories)
     guard isLate, let last else { return }
-    logger.notice(
+    tools.logger.notice(
       "No server was running; notifications may be missing",
       metadata: ["from": "\(last)", "to": "\(now)"])
   }

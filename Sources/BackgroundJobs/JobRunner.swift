@@ -113,6 +113,8 @@ package struct JobTools: Sendable {
   package static let eventRetention: Duration = .days(30)
 
   package let ledger: Ledger
+  let logger: Logger
+  let now: @Sendable () -> Timestamp
   package let submissions: SubmissionIntake
   package let notifications: NotificationIntake
   package let poll: StatusPoller
@@ -134,7 +136,7 @@ package struct JobTools: Sendable {
     webhook: WebhookSender?, histories: [Heartbeat.Subject], eventRetention: Duration,
     rawRetention: RawRetention, checkpoints: CheckpointKeeper = .none
   ) {
-    ledger = services.ledger
+    (ledger, logger, now) = (services.ledger, services.logger, services.now)
     self.submissions = submissions
     self.notifications = notifications
     poll = StatusPoller(services)

@@ -140,9 +140,7 @@ package struct Assembly: Sendable {
     MetricsPage(registry: registry, ledger: ledger, logger: logger, now: clock.now)
   }
 
-  package func heartbeat() -> Heartbeat {
-    Heartbeat(ledger: ledger, subjects: jobTools.histories, logger: logger, now: clock.now)
-  }
+  package func heartbeat() -> Heartbeat { Heartbeat(jobTools) }
 
   package func schemaWatch(ending: SchemaWatch.Ending) -> SchemaWatch {
     SchemaWatch(schema: schema, ending: ending, logger: logger)
@@ -193,7 +191,7 @@ package struct Assembly: Sendable {
       pollsPerHour: settings.pollsPerHour, recurring: jobTools.recurringJobs, logger: logger,
       clock: clock)
     guard jobTools.webhook != nil else { return [worker] }
-    return [EventPusher(ledger: ledger, logger: logger, now: clock.now), worker]
+    return [EventPusher(jobTools), worker]
   }
 
   package var poll: StatusPoller { jobTools.poll }

@@ -1,9 +1,9 @@
 import CoreMetrics
 import Intake
-package import LedgerStorage
-package import Logging
+import LedgerStorage
+import Logging
 import ServiceLifecycle
-package import Subscriptions
+import Subscriptions
 import Synchronization
 import Tracing
 
@@ -79,15 +79,9 @@ package struct EventPusher: Service {
   /// The pause after new events, so that those of the next moments are queued together.
   private static let pause: Duration = .milliseconds(20)
 
-  private let ledger: Ledger
-  private let logger: Logger
-  private let now: @Sendable () -> Timestamp
+  private let tools: JobTools
 
-  package init(ledger: Ledger, logger: Logger, now: @escaping @Sendable () -> Timestamp) {
-    self.ledger = ledger
-    self.logger = logger
-    self.now = now
-  }
+  package init(_ tools: JobTools) { self.tools = tools }
 
   package func run() async throws {
     await cancelWhenGracefulShutdown {
@@ -96,7 +90,7 @@ package struct EventPusher: Service {
           of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let connection = Connection()
         group.addTask {
-          await ledger.notifier.listen(to: .events) { isListening in
+          await tools.ledger.notifier.listen(to: .events) { isListening in
             connection.isListening = isListening
             notifier.yield()
           }
@@ -118,15 +112,15 @@ package struct EventPusher: Service {
 
   private func push() async -> Bool {
     do {
-      var count = try await ledger.webhooks.pushEvents(at: now())
+      var count = try await tools.ledger.webhooks.pushEvents(at: tools.now())
       let isNew = count > 0
       while count == WebhookQueue.pushingBatch {
-        count = try await ledger.webhooks.pushEvents(at: now())
+        count = try await tools.ledger.webhooks.pushEvents(at: tools.now())
       }
       return isNew
     } catch is CancellationError {
     } catch {
-      logger.error("Can't read new events", metadata: ["error": "\(error)"])
+      tools.logger.error("Can't read new events", metadata: ["error": "\(error)"])
     }
     return false
   }
