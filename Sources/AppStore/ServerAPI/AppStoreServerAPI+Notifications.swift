@@ -2,35 +2,26 @@ import JSONText
 package import Subscriptions
 
 extension AppStoreServerAPI {
-  /// One page of the notifications that Apple sent or tried to send; the query must be the same for
-  /// all pages, and `paginationToken` comes from the previous one.
-  package func notificationHistory(
-    _ query: NotificationHistoryQuery, of bundleID: String, in environment: Environment,
-    paginationToken: String? = nil
-  ) async throws -> ServerAPIAnswer<NotificationPage> {
-    let call = try ServerAPICall(
-      .notificationHistory, bundleID, "POST", "/inApps/v1/notifications/history",
-      query: paginationToken.map { [("paginationToken", $0)] } ?? [], body: query.json)
-    let answer = try await answer(to: call, in: environment, as: NotificationHistoryResponse.self)
-    return await answer.map { content in
-      var notifications: [SentNotification] = []
-      for item in content.notificationHistory ?? [] {
-        notifications.append(await sent(item, call, environment))
-      }
-      return NotificationPage(
-        notifications: notifications, paginationToken: content.paginationToken,
-        hasMore: content.hasMore ?? false)
-    }
-  }
-
   package func notificationHistoryPages(
     _ query: NotificationHistoryQuery, of bundleID: String, in environment: Environment
   ) -> ServerAPIPages<NotificationPage> {
     // Twenty million notifications, more than the largest app receives in a month.
     ServerAPIPages(
       endpoint: .notificationHistory, token: nil, environment: environment, pageLimit: 1_000_000
-    ) {
-      try await notificationHistory(query, of: bundleID, in: $1 ?? environment, paginationToken: $0)
+    ) { paginationToken, _ in
+      let call = try ServerAPICall(
+        .notificationHistory, bundleID, "POST", "/inApps/v1/notifications/history",
+        query: paginationToken.map { [("paginationToken", $0)] } ?? [], body: query.json)
+      let answer = try await answer(to: call, in: environment, as: NotificationHistoryResponse.self)
+      return await answer.map { content in
+        var notifications: [SentNotification] = []
+        for item in content.notificationHistory ?? [] {
+          notifications.append(await sent(item, call, environment))
+        }
+        return NotificationPage(
+          notifications: notifications, next: content.paginationToken,
+          hasMore: content.hasMore ?? false)
+      }
     }
   }
 
@@ -99,11 +90,8 @@ package struct NotificationHistoryQuery: Hashable, Sendable {
 
 package struct NotificationPage: ServerAPIPage {
   package let notifications: [SentNotification]
-  /// The token for the next page; it expires soon.
-  package let paginationToken: String?
+  package let next: String?
   package let hasMore: Bool
-
-  package var next: String? { paginationToken }
 }
 
 package struct SentNotification: Hashable, Sendable {

@@ -73,10 +73,10 @@ struct ServerAPIRequestTests {
     ) {
       let query = NotificationHistoryQuery(
         startDate: Timestamp(milliseconds: 1), endDate: Timestamp(milliseconds: 2))
-      _ = try await $0.notificationHistory(query, of: app, in: .production)
+      _ = try await $0.notificationHistoryPages(query, of: app, in: .production).first { _ in true }
     },
     Call(
-      "POST /inApps/v1/notifications/history?paginationToken=p",
+      "POST /inApps/v1/notifications/history",
       body: [
         "startDate": 1, "endDate": 2, "notificationType": "EXPIRED",
         "notificationSubtype": "VOLUNTARY", "onlyFailures": true,
@@ -86,8 +86,7 @@ struct ServerAPIRequestTests {
         startDate: Timestamp(milliseconds: 1), endDate: Timestamp(milliseconds: 2))
       query.subject = .type(.expired, subtype: .init(rawValue: "VOLUNTARY"))
       query.onlyFailures = true
-      _ = try await $0.notificationHistory(
-        query, of: app, in: .production, paginationToken: "p")
+      _ = try await $0.notificationHistoryPages(query, of: app, in: .production).first { _ in true }
     },
     Call(
       "POST /inApps/v1/notifications/history",
@@ -96,7 +95,7 @@ struct ServerAPIRequestTests {
       var query = NotificationHistoryQuery(
         startDate: Timestamp(milliseconds: 1), endDate: Timestamp(milliseconds: 2))
       query.subject = .transaction("12")
-      _ = try await $0.notificationHistory(query, of: app, in: .production)
+      _ = try await $0.notificationHistoryPages(query, of: app, in: .production).first { _ in true }
     },
     Call("POST /inApps/v1/notifications/test") {
       _ = try await $0.requestTestNotification(of: app, in: .production)
