@@ -262,17 +262,10 @@ package struct TextField: Sendable {
       throw Problem.invalid(name, "must have at most \(maximumLength) characters")
     }
     // PostgreSQL can't store NUL, and the others are invisible.
-    guard !text.unicodeScalars.contains(where: Self.isControl) else {
+    guard !text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) else {
       throw Problem.invalid(name, "must not contain control characters")
     }
     return text
-  }
-
-  private static func isControl(_ scalar: Unicode.Scalar) -> Bool {
-    switch scalar.value {
-    case 0..<0x20, 0x7F..<0xA0: true
-    default: false
-    }
   }
 }
 

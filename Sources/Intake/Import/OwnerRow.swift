@@ -48,7 +48,7 @@ package enum OwnerRow {
     if let transaction = values[3], !isID(transaction) {
       return fault("invalid_transaction_id", "“\(transaction.quotable)” is not a transaction ID.")
     }
-    if let receipt = values[4], !isReceipt(receipt) {
+    if let receipt = values[4], !receipt.isAlphanumeric(or: "+/=", upTo: longestReceipt) {
       return fault("invalid_receipt", "The receipt is not Base64 or exceeds 16 MiB.")
     }
     if let bundleID = values[5],
@@ -67,10 +67,6 @@ package enum OwnerRow {
   /// Apple's IDs are digits today; letters and hyphens are accepted in case that changes.
   private static func isID(_ text: String) -> Bool {
     text.isAlphanumeric(or: "-", upTo: longestID)
-  }
-
-  private static func isReceipt(_ text: String) -> Bool {
-    text.isAlphanumeric(or: "+/=", upTo: longestReceipt)
   }
 }
 

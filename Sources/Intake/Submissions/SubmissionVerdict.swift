@@ -111,12 +111,6 @@ struct SubmittedSignedData: Sendable {
     return .success(evidence(of: environment))
   }
 
-  /// The app of all transactions, or nil if they are of several.
-  private var onlyBundleID: String? {
-    let ids = Set(transactions.map(\.bundleID))
-    return ids.count == 1 ? ids.first : nil
-  }
-
   /// The evidence, independent of the order and repetition of parts.
   private func evidence(of environment: Environment) -> VerifiedEvidence {
     let byDate = transactions.sorted {
@@ -132,13 +126,14 @@ struct SubmittedSignedData: Sendable {
     let statuses = renewalInfo.map { info in
       (line: info.line, status: info.status(latest: latest[info.line] ?? nil))
     }.sorted { ($0.line, $0.status.asOf) < ($1.line, $1.status.asOf) }
+    let bundleIDs = Set(transactions.map(\.bundleID))
     var seen: Set<Evidence> = []
     let evidence =
       byDate.flatMap(\.evidence) + statuses.map { .renewalStatus($0.status, line: $0.line) }
     return VerifiedEvidence(
       source: .signedTransaction, environment: environment,
-      evidence: evidence.filter { seen.insert($0).inserted }, bundleID: onlyBundleID,
-      records: Array(records.values),
+      evidence: evidence.filter { seen.insert($0).inserted },
+      bundleID: bundleIDs.count == 1 ? bundleIDs.first : nil, records: Array(records.values),
       selection: .submitted, canGrow: false, signedAt: records.values.map(\.asOf).max())
   }
 }

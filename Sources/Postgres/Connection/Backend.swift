@@ -114,9 +114,6 @@ protocol BackendOwner: AnyObject {
 }
 
 extension Backend {
-  /// The field for the server's C function that reported an error (PG_DIAG_SOURCE_FUNCTION).
-  private static let functionField = Int32(UInt8(ascii: "R"))
-
   func read() {
     let isConnected = handle.consumeInput()
     processResults()
@@ -196,7 +193,8 @@ extension Backend {
 
   private func take(error result: ResultHandle, _ request: Request, index: Int?) {
     guard var error = result.serverError else { return closeAsLost() }
-    error.isRefusedPlan = result.field(Self.functionField) == "RevalidateCachedQuery"
+    // The server's C function that reported the error.
+    error.isRefusedPlan = result.field("R") == "RevalidateCachedQuery"
     request.fail(error, at: index ?? nextIndex(of: request))
   }
 

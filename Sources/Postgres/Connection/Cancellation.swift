@@ -9,11 +9,6 @@ extension Backend {
   /// How long a cancellation can still arrive after its statement has ended, and hit the next one.
   private static let cancellationEcho = Duration.seconds(5)
 
-  var wasCancellingRecently: Bool {
-    guard let lastCancellation else { return isCancelling }
-    return isCancelling || Reactor.shared.now - lastCancellation < Self.cancellationEcho
-  }
-
   /// Cancels the running statement, which is the head of the pipeline, if its caller was cancelled.
   ///
   /// Later requests are checked when they reach the head. One cancellation is in flight at a time.
@@ -32,7 +27,10 @@ extension Backend {
 
   /// Whether a failure was caused by a cancellation meant for another request.
   func isUnrequestedCancellation(_ failure: PostgresError) -> Bool {
-    failure.sqlState == .queryCanceled && wasCancellingRecently && !failure.isStatementTimeout
+    let wasCancelling =
+      lastCancellation.map { Reactor.shared.now - $0 < Self.cancellationEcho } ?? false
+    return failure.sqlState == .queryCanceled && !failure.isStatementTimeout
+      && (isCancelling || wasCancelling)
   }
 
   /// Fails requests whose deadline has passed, and closes a connection whose server does not react.

@@ -58,19 +58,16 @@ final class Listener {
     let statements = channels.map { SQL(unescaped: "LISTEN \(Self.quoted($0))") }
     send(statements) { outcome in
       switch outcome {
-      case .success: self.nowListening()
+      case .success:
+        self.failures = 0
+        self.yield(self.hasListened ? .reconnected : .listening)
+        self.hasListened = true
       case .failure(let error):
         backend.close(error as? PostgresError ?? PostgresError(.connectionLost, "\(error)"))
       }
     }
     checkLater(backend)
     sweepLater(backend)
-  }
-
-  private func nowListening() {
-    failures = 0
-    yield(hasListened ? .reconnected : .listening)
-    hasListened = true
   }
 
   private func yield(_ event: ListenEvent) {

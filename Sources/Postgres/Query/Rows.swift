@@ -53,12 +53,10 @@ package struct Rows: Sendable {
     _ columns: repeat (each Column).Type
   ) throws -> (repeat each Column) {
     try check(repeat each columns)
-    guard count == 1 else { throw notOneRow }
+    guard count == 1 else {
+      throw PostgresError(.decoding, "expected one row, found \(count)", statement: statement)
+    }
     return try self[0].decode(repeat each columns)
-  }
-
-  package var notOneRow: any Error {
-    PostgresError(.decoding, "expected one row, found \(count)", statement: statement)
   }
 }
 
@@ -140,29 +138,22 @@ package final class ResultHandle: @unchecked Sendable {
     return unsafe Cell(bytes: bytes, type: type)
   }
 
-  func field(_ code: Int32) -> String? {
-    guard let text = unsafe PQresultErrorField(pointer, code) else { return nil }
+  /// A field of the error; libpq's codes are C characters in macros (PG_DIAG in postgres_ext.h).
+  func field(_ code: Unicode.Scalar) -> String? {
+    guard let text = unsafe PQresultErrorField(pointer, Int32(code.value)) else { return nil }
     return unsafe String(cString: text)
   }
 
-  // The codes of libpq's error fields are C characters in macros (postgres_ext.h).
-  private static let severityField = Int32(UInt8(ascii: "V"))
-  private static let sqlStateField = Int32(UInt8(ascii: "C"))
-  private static let messageField = Int32(UInt8(ascii: "M"))
-  private static let tableField = Int32(UInt8(ascii: "t"))
-  private static let columnField = Int32(UInt8(ascii: "c"))
-  private static let constraintField = Int32(UInt8(ascii: "n"))
-
   /// The reported error; nil if it comes from libpq and not from the server.
   var serverError: PostgresError? {
-    guard let state = field(Self.sqlStateField).map(SQLState.init) else { return nil }
-    let message = field(Self.messageField) ?? "no message"
+    guard let state = field("C").map(SQLState.init) else { return nil }
+    let message = field("M") ?? "no message"
     var error = PostgresError(.server, Self.withoutValues(message, state))
     error.sqlState = state
-    error.severity = field(Self.severityField)
-    error.table = field(Self.tableField)
-    error.column = field(Self.columnField)
-    error.constraint = field(Self.constraintField)
+    error.severity = field("V")
+    error.table = field("t")
+    error.column = field("c")
+    error.constraint = field("n")
     return error
   }
 
