@@ -171,7 +171,6 @@ package struct RequestBody: RequestFields {
   /// Whether the body has a member, which may be null.
   func names(_ field: TextField) -> Bool { self[field.name] != nil }
 
-  /// Whether a member is missing or null.
   func isWithout(_ name: String) -> Bool { json[name] ?? .null == .null }
 
   func required<Value>(_ name: String, _ value: Value?) throws -> Value {

@@ -109,7 +109,6 @@ struct ReceiptAttributes {
     }
   }
 
-  /// All values of a type that may be repeated.
   func all(_ type: Int64) -> [ArraySlice<UInt8>] { values[type] ?? [] }
 
   func text(_ type: Int64) throws -> String? {
@@ -147,7 +146,6 @@ struct ReceiptAttributes {
     return number
   }
 
-  /// 0 or 1.
   func flag(_ type: Int64) throws -> Bool? {
     guard let number = try integer(type) else { return nil }
     guard (0...1).contains(number) else { throw ReceiptFault("attribute \(type) is not 0 or 1") }

@@ -126,13 +126,11 @@ package struct LocalReceiptRefusal: Error, Hashable, Sendable, CustomStringConve
     /// An iOS 6 receipt, which Apple signed differently and only Apple can verify.
     case transactionReceipt = "transaction_receipt"
     case malformed
-    /// No signer, or several.
     case notOneSigner = "not_one_signer"
     case unsupportedAlgorithm = "unsupported_algorithm"
     case missingCertificate = "missing_certificate"
     /// A certificate can't be read, or has no place in the chain.
     case strangeCertificate = "strange_certificate"
-    /// The chain does not end at a trusted root.
     case untrustedChain = "untrusted_chain"
     case outsideValidity = "outside_validity"
     /// A certificate is used for another purpose than it was issued for.

@@ -21,10 +21,8 @@ package struct NotificationV1: Sendable {
   package let bundleID: String?
   /// The original transaction concerned; nil if the body names none and contains several.
   package let originalTransactionID: OriginalTransactionID?
-  /// `auto_renew_status`: "true" or "false".
   package let autoRenews: Bool?
   package let autoRenewProductID: ProductID?
-  /// `auto_renew_status_change_date`.
   package let autoRenewStatusChangedAt: Timestamp?
   package let receiptData: String?
   /// The posted body without its password.

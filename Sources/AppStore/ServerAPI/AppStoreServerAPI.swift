@@ -280,7 +280,6 @@ struct ServerAPICall: Sendable {
     charactersIn: "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 }
 
-/// The endpoints of the App Store Server API, by Apple's names.
 package enum ServerAPIEndpoint: String, CaseIterable, Sendable {
   case transactionInfo = "Get Transaction Info"
   case transactionHistory = "Get Transaction History"

@@ -5,7 +5,6 @@ import Subscriptions
 
 /// The fields of a payload that Apple signs as a JWS.
 protocol SignedFields: JSONFields {
-  /// The signing date that the payload names.
   static func signedAt(_ payload: Payload) -> Timestamp?
   static func environment(_ payload: Payload) -> SignedEnvironment?
 }

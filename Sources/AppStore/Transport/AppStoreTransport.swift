@@ -106,7 +106,6 @@ package struct Exchange: Hashable, Sendable {
   package var fault: String?
 
   package var httpStatus: Int? { response?.status }
-  /// The response's body; empty if there was none.
   package var answer: [UInt8] { response?.body ?? [] }
   /// The time at which the response was complete or the attempt failed.
   package var endedAt: Timestamp { startedAt + duration }

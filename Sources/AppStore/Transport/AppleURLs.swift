@@ -1,7 +1,6 @@
 import Foundation
 package import Subscriptions
 
-/// The URLs of one of Apple's services.
 package struct AppleURLs: Hashable, Sendable {
   package let production: String
   package let sandbox: String

@@ -9,7 +9,6 @@ import NIOCore
 package import Observability
 import Secrets
 
-/// App Store Server API.
 extension Settings {
   private static let issuerID = "TENURE_APPSTORE_ISSUER_ID"
   private static let keyID = "TENURE_APPSTORE_KEY_ID"
@@ -185,7 +184,6 @@ extension Settings {
   }
 }
 
-/// Single sign-on.
 extension Settings {
   package static func adminProxy(_ source: SettingSource) throws -> TrustedProxy? {
     let secret = try source.secret("TENURE_ADMIN_PROXY_SECRET")

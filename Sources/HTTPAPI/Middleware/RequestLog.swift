@@ -88,7 +88,6 @@ struct RequestCounting: RouterMiddleware {
 
 /// Records a span for every request, named after its route, in the caller's trace if there is one.
 struct RequestTracing: RouterMiddleware {
-  /// False without a tracer.
   static var isOn: Bool { !(InstrumentationSystem.tracer is NoOpTracer) }
 
   private let isOn = Self.isOn

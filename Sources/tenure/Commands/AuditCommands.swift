@@ -155,7 +155,6 @@ struct ResumptionOptions: ParsableArguments {
 }
 
 extension ProgressBar {
-  /// Shows the progress of an audit or a rebuild, with the time left and the place.
   func show(_ progress: AuditProgress) {
     let left = (.now - began) * (progress.total - progress.done) / max(progress.done, 1)
     show(

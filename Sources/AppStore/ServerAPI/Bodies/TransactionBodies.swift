@@ -63,7 +63,6 @@ package typealias SingleTextResponse = JSONPayload<SingleTextFields>
 package struct SingleTextFields: JSONFields {
   package let signedTransactionInfo = JSONField<String>("signedTransactionInfo")  // JWS
   package let signedAppTransactionInfo = JSONField<String>("signedAppTransactionInfo")  // JWS
-  /// The token for requesting the outcome of a test notification.
   package let testNotificationToken = JSONField<String>("testNotificationToken")
   package static let schema = JSONSchema(Self())
 }

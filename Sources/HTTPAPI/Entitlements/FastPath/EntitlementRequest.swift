@@ -79,7 +79,6 @@ struct EntitlementRequest {
       }
     }
 
-    /// Compares a token with one in lower case.
     private static func equal(_ name: String, _ lowercased: String) -> Bool {
       zip(name.utf8, lowercased.utf8).allSatisfy { $0 | 0x20 == $1 }
     }
