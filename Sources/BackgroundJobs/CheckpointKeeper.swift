@@ -29,16 +29,15 @@ package enum CheckpointKeeper: Sendable {
     case .webhook(let receiver):
       guard let latest = try await auditor.checkpoints(limit: 1).first else { return nil }
       let sender = WebhookSender(to: receiver)
-      let outcome: WebhookSender.Outcome
+      let failure: String?
       do {
-        outcome = try await sender.send(latest.text, at: now)
+        failure = try await sender.send(latest.text, at: now)
       } catch {
         await sender.shutDown()
         throw error
       }
       await sender.shutDown()
-      guard case .failed(let reason) = outcome else { return nil }
-      return reason
+      return failure
     }
   }
 

@@ -124,7 +124,7 @@ package struct Assembly: Sendable {
     let doctor = Doctor(settings: settings, logger: quiet)
     let webhook = settings.webhook.flatMap { receiver in
       jobTools.webhook.map { sender in
-        Installation.Webhook(host: receiver.host) { try await sender.send($0, at: $1).failure }
+        Installation.Webhook(host: receiver.host) { try await sender.send($0, at: $1) }
       }
     }
     api.site = AdminSite(

@@ -34,24 +34,23 @@ struct EventDelivery: Sendable {
           job, after: made?.delivery, attempt: made?.attempt, isPausing: isPausing, at: now())
       else { return }
       let (start, sentAt) = (ContinuousClock.now, now())
-      let outcome = try await withSpan("webhook", ofKind: .producer) { span in
+      let failure = try await withSpan("webhook", ofKind: .producer) { span in
         if span.isRecording { span.attributes["event.id"] = "\(delivery.eventID)" }
-        let outcome = try await sender.send(delivery.body, at: sentAt)
-        if case .failed = outcome { span.setStatus(SpanStatus(code: .error)) }
-        return outcome
+        let failure = try await sender.send(delivery.body, at: sentAt)
+        if failure != nil { span.setStatus(SpanStatus(code: .error)) }
+        return failure
       }
       let took = ContinuousClock.now - start
       metrics.took(took)
       let attempt = WebhookAttempt(
-        eventID: delivery.eventID, at: sentAt, took: took, failure: outcome.failure)
-      switch outcome {
-      case .delivered:
-        metrics.delivered(dueSince: delivery.dueSince, at: now())
-        (made, failures) = ((delivery, attempt), 0)
-        count += 1
-      case .failed(let reason):
-        return try await failed(delivery, of: job, because: reason, attempt, failures: failures + 1)
+        eventID: delivery.eventID, at: sentAt, took: took, failure: failure)
+      if let failure {
+        return try await failed(
+          delivery, of: job, because: failure, attempt, failures: failures + 1)
       }
+      metrics.delivered(dueSince: delivery.dueSince, at: now())
+      (made, failures) = ((delivery, attempt), 0)
+      count += 1
     }
   }
 

@@ -11,15 +11,6 @@ import Secrets
 package import Subscriptions
 
 package struct WebhookSender: Sendable {
-  package enum Outcome: Hashable, Sendable {
-    /// The receiver answered 2xx.
-    case delivered
-    /// The reason as a sentence without the URL.
-    case failed(String)
-
-    package var failure: String? { if case .failed(let reason) = self { reason } else { nil } }
-  }
-
   /// The time from the DNS lookup to the response; slow receivers should store events first.
   package static let timeout: Duration = .seconds(10)
   /// The bytes of a response that are read so that its connection can be reused.
@@ -44,27 +35,26 @@ package struct WebhookSender: Sendable {
 
   package func shutDown() async { await clients.shutDown() }
 
-  /// Sends an event once.
+  /// Sends an event once, and returns why that failed, as a sentence without the URL.
   ///
   /// - Throws: `CancellationError`.
-  package func send(_ body: String, at now: Timestamp) async throws -> Outcome {
+  package func send(_ body: String, at now: Timestamp) async throws -> String? {
     let body = Array(body.utf8)
     let signature = WebhookSignature.value(of: body, secrets: receiver.secrets, at: now)
-    return try await withThrowingTaskGroup(of: Outcome?.self) { group in
+    let silence = "The receiver did not respond within \(timeout)."
+    return try await withThrowingTaskGroup(of: String?.self) { group in
       group.addTask { await push(body, signature: signature) }
       group.addTask {
         try await Task.sleep(for: timeout)
-        return nil
+        return silence
       }
       defer { group.cancelAll() }
-      if let outcome = try await group.next() ?? nil {
-        try Task.checkCancellation()
-        return outcome
-      }
+      let failure = try await group.next() ?? nil
+      try Task.checkCancellation()
+      guard failure == silence else { return failure }
       group.cancelAll()
       // It may have responded and still be sending its body.
-      if try await group.next() == .delivered { return .delivered }
-      return .failed("The receiver did not respond within \(timeout).")
+      return try await group.next() == .some(nil) ? nil : silence
     }
   }
 
@@ -89,7 +79,7 @@ package struct WebhookSender: Sendable {
     }
   }
 
-  private func push(_ body: [UInt8], signature: String) async -> Outcome {
+  private func push(_ body: [UInt8], signature: String) async -> String? {
     let pushed = await firstStatus { address in
       try await clients.withClient(for: address) { client in
         var request = makeRequest(
@@ -107,11 +97,11 @@ package struct WebhookSender: Sendable {
       }
     }
     switch pushed {
-    case .success(200..<300): return .delivered
+    case .success(200..<300): return nil
     case .success(let status) where (300..<400).contains(status):
-      return .failed("The receiver responded with HTTP \(status); redirects are not followed.")
-    case .success(let status): return .failed("The receiver responded with HTTP \(status).")
-    case .failure(let fault): return .failed(fault.reason)
+      return "The receiver responded with HTTP \(status); redirects are not followed."
+    case .success(let status): return "The receiver responded with HTTP \(status)."
+    case .failure(let fault): return fault.reason
     }
   }
 
