@@ -22,13 +22,13 @@ struct JobsCommand: AsyncParsableCommand {
     @OptionGroup var options: SettingOptions
 
     @Option(help: "List only parked jobs of this kind.")
-    var kind: String?
+    var kind: Job.Kind?
 
     @Option(help: "Maximum number of parked jobs to list.")
     var limit = 50
 
     func run() async throws {
-      let kind = try kind.map(JobsCommand.known)
+      let kind = kind?.rawValue
       try await options.withLedger { ledger, _, now in
         let counts = try await ledger.jobs.jobCounts(at: now)
         let discarded = try await ledger.jobs.discardedJobs(kind: kind, limit: max(0, limit))
@@ -74,7 +74,7 @@ struct JobsCommand: AsyncParsableCommand {
     var ids: [String] = []
 
     @Option(help: "Retry all parked jobs of this kind.")
-    var kind: String?
+    var kind: Job.Kind?
 
     @Flag(help: "Retry all parked jobs.")
     var all = false
@@ -88,7 +88,7 @@ struct JobsCommand: AsyncParsableCommand {
     func run() async throws {
       let selection: JobSelection =
         if let kind {
-          .discarded(kind: try JobsCommand.known(kind))
+          .discarded(kind: kind.rawValue)
         } else if all {
           .allDiscarded
         } else {
@@ -103,15 +103,9 @@ struct JobsCommand: AsyncParsableCommand {
       print("retried  \(count)")
     }
   }
-
-  private static func known(_ kind: String) throws -> String {
-    let kinds = Job.Kind.allCases.map(\.rawValue)
-    guard kinds.contains(kind) else {
-      throw ValidationError("Unknown kind \(kind). Kinds: \(kinds.joined(separator: ", ")).")
-    }
-    return kind
-  }
 }
+
+extension Job.Kind: ExpressibleByArgument {}
 
 enum JobsReport {
   static func counts(_ counts: [JobCount], at now: Timestamp) -> String {
