@@ -1,5 +1,4 @@
 import ArgumentParser
-import Bootstrap
 import Foundation
 import LedgerStorage
 import Subscriptions

@@ -5,7 +5,6 @@ import Foundation
 import Intake
 import JSONText
 import LedgerStorage
-import Logging
 import Reports
 import Subscriptions
 

@@ -4,7 +4,6 @@ import Bootstrap
 import Foundation
 import Intake
 import LedgerStorage
-import Logging
 import Subscriptions
 
 struct ExportCommand: AsyncParsableCommand {

@@ -1,6 +1,5 @@
 import ArgumentParser
 import BackgroundJobs
-import Bootstrap
 import LedgerStorage
 import Reports
 import Subscriptions

@@ -1,5 +1,4 @@
 import ArgumentParser
-import Bootstrap
 import LedgerStorage
 import Reports
 import Subscriptions
