@@ -224,9 +224,8 @@ extension AccountStore {
     guard !lines.isEmpty else { return [:] }
     return try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {
       transaction in
-      var reader = OriginalTransactionReader(isLocking: false)
-      try await reader.read(lines, in: transaction)
-      return reader.originals.reduce(into: [:]) { bindings, original in
+      try await transaction.originals(lines, locking: false).reduce(into: [:]) {
+        bindings, original in
         let found = Subscriptions.Binding.bindings(
           of: original.rule.charges, decisions: original.rule.decisions)
         for line in original.members.keys { bindings[line] = found }

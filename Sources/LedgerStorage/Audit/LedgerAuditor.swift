@@ -215,9 +215,7 @@ package struct LedgerAuditor: LedgerStore {
     _ ids: [OriginalTransactionKey], catalogue: Catalogue?, locking: Bool,
     in transaction: Transaction
   ) async throws -> [AuditedOriginalTransaction] {
-    var reader = OriginalTransactionReader(isLocking: locking)
-    try await reader.read(Set(ids), in: transaction)
-    let originals = reader.originals
+    let originals = try await transaction.originals(ids, locking: locking)
     let chains = Dictionary(
       grouping: try await ownership.entries(
         of: originals.flatMap(\.members.keys), in: transaction), by: \.line)

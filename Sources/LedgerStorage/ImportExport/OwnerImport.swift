@@ -339,9 +339,7 @@ package struct ImportStore: LedgerStore {
     try await database.withTransaction(
       isolation: isDryRun ? .repeatableRead : .readCommitted, readOnly: isDryRun
     ) { transaction in
-      var reader = OriginalTransactionReader(isLocking: !isDryRun)
-      try await reader.read(Set(owners.map(\.line)), in: transaction)
-      let originals = reader.originals
+      let originals = try await transaction.originals(owners.map(\.line), locking: !isDryRun)
       // Read again, together: an account may have been erased since the chunk was read.
       if !isDryRun {
         _ = try await Self.hold(Set(owners.filter(\.hasSource).map(\.account)), in: transaction)

@@ -16,17 +16,12 @@ extension Maintenance {
     guard !lines.isEmpty else { return 0 }
     let behind = try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {
       transaction in
-      var reader = OriginalTransactionReader(isLocking: false)
-      try await reader.read(Set(lines), in: transaction)
-      return try await derivedRows(of: reader.originals, by: catalogue, in: transaction)
-        .filter(\.areBehind).map(\.id)
+      try await rowsBehind(of: lines, locking: false, by: catalogue, in: transaction).map(\.id)
     }
     guard !behind.isEmpty else { return 0 }
     return try await database.withTransaction { transaction in
-      var reader = OriginalTransactionReader(isLocking: true)
-      try await reader.read(Set(behind), in: transaction)
-      let updated = try await derivedRows(of: reader.originals, by: catalogue, in: transaction)
-        .filter(\.areBehind)
+      let updated = try await rowsBehind(
+        of: behind, locking: true, by: catalogue, in: transaction)
       let holders = updated.flatMap(\.holders)
       changes.note(holders, in: transaction)
       if !holders.isEmpty { announce([.jobs], after: transaction) }
@@ -35,9 +30,11 @@ extension Maintenance {
     }
   }
 
-  private func derivedRows(
-    of originals: [StoredOriginalTransaction], by catalogue: Catalogue, in transaction: Transaction
+  private func rowsBehind(
+    of lines: [OriginalTransactionKey], locking: Bool, by catalogue: Catalogue,
+    in transaction: Transaction
   ) async throws -> [CatalogueRows] {
+    let originals = try await transaction.originals(lines, locking: locking)
     let changes = try await transaction.read(
       MovementTable.changes(to: originals.map { ($0.line, $0.rule) }, in: catalogue))
     var rows = originals.compactMap { original -> CatalogueRows? in
@@ -51,7 +48,7 @@ extension Maintenance {
         } ?? [])
     }
     let accounts = Set(rows.flatMap(\.untyped).map(\.account))
-    guard !accounts.isEmpty else { return rows }
+    guard !accounts.isEmpty else { return rows.filter(\.areBehind) }
     let names = try await ownership.names(of: accounts, in: transaction)
     var selection = HoldingBatcher.select(
       names.values.sorted(), of: originals.flatMap(\.members.keys).sorted())
@@ -61,7 +58,7 @@ extension Maintenance {
     for index in rows.indices {
       rows[index].compareHoldings(with: known, names: names, in: catalogue)
     }
-    return rows
+    return rows.filter(\.areBehind)
   }
 
   // MARK: Audit

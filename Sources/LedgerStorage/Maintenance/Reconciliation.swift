@@ -126,14 +126,11 @@ package struct Maintenance: LedgerStore {
       WHERE kind = \(Job.Kind.pollStatus) AND subject = ANY(\(subjects))
       """
     ).decode(String.self)
-    let unplanned = Set(page.filter { !planned.contains($0.subject) })
+    let unplanned = page.filter { !planned.contains($0.subject) }
     if !unplanned.isEmpty {
       try await database.withTransaction { transaction in
-        var reader = OriginalTransactionReader(isLocking: true)
-        try await reader.read(unplanned, in: transaction)
-        let originals = reader.originals.map { original in
-          RecordedOriginalTransaction(
-            original, line: original.line, rule: original.rule, names: [:])
+        let originals = try await transaction.originals(unplanned, locking: true).map {
+          RecordedOriginalTransaction($0, line: $0.line, rule: $0.rule, names: [:])
         }
         let appointments = originals.flatMap { polls.missingAppointments(of: $0, at: now) }
         if appointments.isEmpty {

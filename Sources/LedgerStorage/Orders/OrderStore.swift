@@ -296,9 +296,7 @@ package struct OrderStore: LedgerStore {
   ) async throws -> (deliveredAt: Timestamp, isFirst: Bool)? {
     try await database.withTransaction { database in
       // Locked, because a delivered transaction may become an alias concurrently.
-      var reader = OriginalTransactionReader(isLocking: true)
-      try await reader.read([transaction.line], in: database)
-      guard let original = reader.originals.first,
+      guard let original = try await database.originals([transaction.line], locking: true).first,
         let charge = original.rule.position(of: transaction).map({ original.rule.charges[$0] }),
         original.line.decisions[charge.id]?.decision.owner == account
       else { return nil }

@@ -15,9 +15,9 @@ package struct OwnershipStore: LedgerStore {
     of id: OriginalTransactionKey, claimant: AccountKey? = nil, knownAt: Timestamp? = nil
   ) async throws -> RecordedOriginalTransaction? {
     try await database.withTransaction(isolation: .repeatableRead, readOnly: true) { transaction in
-      var reader = OriginalTransactionReader(isLocking: false)
-      try await reader.read([id], in: transaction)
-      guard let stored = reader.originals.first else { return nil }
+      guard let stored = try await transaction.originals([id], locking: false).first else {
+        return nil
+      }
       var line = stored.line
       if let knownAt {
         let items = try await entries(of: Array(stored.members.keys), in: transaction)
@@ -37,10 +37,8 @@ package struct OwnershipStore: LedgerStore {
     guard !ids.isEmpty else { return [:] }
     return try await database.withTransaction(isolation: .repeatableRead, readOnly: true) {
       transaction in
-      var reader = OriginalTransactionReader(isLocking: false)
-      try await reader.read(ids, in: transaction)
       var originals: [OriginalTransactionKey: RecordedOriginalTransaction] = [:]
-      for stored in reader.originals {
+      for stored in try await transaction.originals(ids, locking: false) {
         let original = try await recorded(stored, as: stored.line, claimant: nil, in: transaction)
         for id in stored.members.keys { originals[id] = original }
       }

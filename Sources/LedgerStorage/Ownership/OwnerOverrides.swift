@@ -26,9 +26,7 @@ extension OwnershipStore {
     by administrator: Administrator, terms: AccessTerms, at now: Timestamp
   ) async throws -> Bool {
     try await database.withTransaction { database in
-      var reader = OriginalTransactionReader(isLocking: true)
-      try await reader.read([transaction.line], in: database)
-      guard let original = reader.originals.first(where: { $0.members[transaction.line] != nil }),
+      guard let original = try await database.originals([transaction.line], locking: true).first,
         let charge = original.rule.position(of: transaction).map({ original.rule.charges[$0] })
       else { throw LedgerError.unknownTransaction(transaction.transactionID) }
       // Locks the account against a concurrent erasure, and before it, in the usual order, its

@@ -91,9 +91,7 @@ extension LedgerAuditor {
     at now: Timestamp
   ) async throws -> [Compared] {
     try await withSnapshot { transaction in
-      var reader = OriginalTransactionReader(isLocking: false)
-      try await reader.read(Set(lines), in: transaction)
-      let originals = reader.originals
+      let originals = try await transaction.originals(lines, locking: false)
       let known = try await transaction.read(
         KnownAccount.query(
           Set(originals.flatMap { $0.accounts.union($0.line.history.tokenHolders.values) })))

@@ -69,9 +69,9 @@ package struct PollStore: LedgerStore {
   /// Finds the identifiers to poll an original transaction with; nil if nothing is recorded.
   package func pollRequest(_ line: OriginalTransactionKey) async throws -> PollRequest? {
     try await database.withTransaction(isolation: .repeatableRead, readOnly: true) { transaction in
-      var reader = OriginalTransactionReader(isLocking: false)
-      try await reader.read([line], in: transaction)
-      guard let original = reader.originals.first else { return nil }
+      guard let original = try await transaction.originals([line], locking: false).first else {
+        return nil
+      }
       let latest = original.rule.charges.latestCharge
       guard latest != nil || original.line.awaitsApple else { return nil }
       let members = [line] + original.members.keys.filter { $0 != line }.sorted()
@@ -161,9 +161,8 @@ package struct PollStore: LedgerStore {
     _ job: Job, of line: OriginalTransactionKey, asExpired: Bool = false, at now: Timestamp,
     in transaction: Transaction
   ) async throws -> [SQL] {
-    var reader = OriginalTransactionReader(isLocking: false)
-    try await reader.read([line], in: transaction)
-    var plan = reader.originals.first.flatMap {
+    let original = try await transaction.originals([line], locking: false).first
+    var plan = original.flatMap {
       PollSchedule.Subject(
         $0.line, $0.rule, polledAt: now, hasNotifications: notificationMemory.contains)
     }
@@ -174,7 +173,7 @@ package struct PollStore: LedgerStore {
     // Linked original transactions share one poll, that of the one with the latest charge.
     guard let plan, plan.id == line, let next = PollSchedule.next(plan, after: now) else {
       // An imported owner that Apple can't confirm needs attention.
-      if reader.originals.first?.line.awaitsApple == true {
+      if original?.line.awaitsApple == true {
         return job.discarding(because: ImportStore.noCharge, at: now)
       }
       return job.completion

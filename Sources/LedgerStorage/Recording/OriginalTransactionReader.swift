@@ -96,6 +96,17 @@ struct OriginalTransactionReader {
   }
 }
 
+extension Transaction {
+  /// Reads original transactions with all that are linked; unknown ones are left out.
+  func originals(_ wanted: some Sequence<OriginalTransactionKey>, locking: Bool) async throws
+    -> [StoredOriginalTransaction]
+  {
+    var reader = OriginalTransactionReader(isLocking: locking)
+    try await reader.read(Set(wanted), in: self)
+    return reader.originals
+  }
+}
+
 /// The original transactions on which transactions and line items were recorded first.
 ///
 /// Names are inserted before they are looked up, together with the original transactions that are
