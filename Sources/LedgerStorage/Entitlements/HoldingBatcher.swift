@@ -180,8 +180,8 @@ final class HoldingBatcher: Sendable {
 
   static func select(_ accountIDs: [String]) -> SQL {
     """
-    SELECT account_id, environment, original_transaction_id, transaction_id, product_id, linked_to,
-      product_type, period_type, starts_at, ends_at, revoked_at, superseded_at, moved_at,
+    SELECT account_id, environment, original_transaction_id, transaction_id, product_id, starts_at,
+      ends_at, linked_to, product_type, period_type, revoked_at, superseded_at, moved_at,
       auto_renews, phase, grace_ends_at, is_sharing_ended, NULL::uuid AS grant_id,
       NULL::text AS entitlement, NULL::text AS source
     FROM tenure.holding WHERE account_id \(anyOf: accountIDs)
@@ -198,8 +198,8 @@ final class HoldingBatcher: Sendable {
   /// Selects grants, with the columns of ``statement(_:withoutGrantsOf:)``.
   static func selectGrants(revokedAt: SQL = "revoked_at", where condition: SQL) -> SQL {
     """
-    SELECT account_id, environment, original_transaction_id, NULL::text, NULL::text, NULL::text,
-      NULL::text, NULL::text, starts_at, ends_at, \(revokedAt), NULL::timestamptz,
+    SELECT account_id, environment, original_transaction_id, NULL::text, NULL::text, starts_at,
+      ends_at, NULL::text, NULL::text, NULL::text, \(revokedAt), NULL::timestamptz,
       NULL::timestamptz, NULL::boolean, NULL::text, NULL::timestamptz, NULL::boolean, grant_id,
       entitlement, source
     FROM tenure.account_grant WHERE \(condition)
@@ -255,38 +255,29 @@ extension Rows {
   func decodeHolding(_ row: Int) throws -> (accountID: String, holding: Holding) {
     var cursor = RowCursor(rows: self, row: row)
     let accountID = try cursor.next(String.self)
-    let line = OriginalTransactionKey(
-      try cursor.next(Environment.self), try cursor.next(OriginalTransactionID.self))
-    let transactionID = try cursor.next(TransactionID.self)
-    let productID = try cursor.next(ProductID.self)
-    let linkedTo = try cursor.next(OriginalTransactionID?.self)
-    let productType = try cursor.next(ProductType?.self)
-    let periodType = try cursor.next(PeriodType.self)
-    let startsAt = try cursor.next(Timestamp.self)
-    let endsAt = try cursor.next(Timestamp?.self)
-    let revokedAt = try cursor.next(Timestamp?.self)
-    let supersededAt = try cursor.next(Timestamp?.self)
-    let movedAt = try cursor.next(Timestamp?.self)
+    let charge = try TransactionKey(
+      cursor.next(Environment.self), cursor.next(OriginalTransactionID.self),
+      cursor.next(TransactionID.self), cursor.next(ProductID.self))
+    var holding = try Holding(
+      charge: charge, productID: charge.productID, startsAt: cursor.next(Timestamp.self),
+      endsAt: cursor.next(Timestamp?.self))
+    holding.linkedTo = try cursor.next(OriginalTransactionID?.self)
+    holding.productType = try cursor.next(ProductType?.self)
+    holding.periodType = try cursor.next(PeriodType.self)
+    holding.revokedAt = try cursor.next(Timestamp?.self)
+    holding.supersededAt = try cursor.next(Timestamp?.self)
+    holding.movedAt = try cursor.next(Timestamp?.self)
     let autoRenews = try cursor.next(Bool?.self)
     let phase = try cursor.next(String?.self)
-    let graceEndsAt = try cursor.next(Timestamp?.self)
-    let isSharingEnded = try cursor.next(Bool.self)
-    var renewal: Holding.Renewal?
+    holding.graceEndsAt = try cursor.next(Timestamp?.self)
+    holding.isSharingEnded = try cursor.next(Bool.self)
     if let autoRenews, let phase {
-      renewal = Holding.Renewal(
+      holding.renewal = Holding.Renewal(
         autoRenews: autoRenews,
         phase: try RenewalStatus.Phase(
-          name: phase, graceEndsAt: phase == "grace_period" ? graceEndsAt : nil))
+          name: phase, graceEndsAt: phase == "grace_period" ? holding.graceEndsAt : nil))
     }
-    return (
-      accountID,
-      Holding(
-        charge: TransactionKey(line: line, transactionID: transactionID, productID: productID),
-        linkedTo: linkedTo, productID: productID, productType: productType,
-        periodType: periodType, startsAt: startsAt, endsAt: endsAt, graceEndsAt: graceEndsAt,
-        revokedAt: revokedAt, isSharingEnded: isSharingEnded, supersededAt: supersededAt,
-        movedAt: movedAt, renewal: renewal)
-    )
+    return (accountID, holding)
   }
 
   func decodeHoldings() throws -> [(accountID: String, holding: Holding)] {
@@ -302,10 +293,11 @@ extension Rows {
     var shared = RowCursor(rows: self, row: row, column: 1)
     let environment = try shared.next(Environment?.self)
     let original = try shared.next(OriginalTransactionID?.self)
-    shared.column = 8
+    shared.column = 5
     var grant = Grant(
       id: id, entitlement: entitlement, startsAt: try shared.next(Timestamp.self),
       endsAt: try shared.next(Timestamp?.self), source: source)
+    shared.column = 10
     grant.revokedAt = try shared.next(Timestamp?.self)
     if let environment, let original { grant.line = OriginalTransactionKey(environment, original) }
     return grant

@@ -7,7 +7,7 @@ package struct Holding: Hashable, Sendable {
   package var productID: ProductID
   /// Nil where Apple does not report it.
   package var productType: ProductType?
-  package var periodType: PeriodType
+  package var periodType = PeriodType.normal
   package var startsAt: Timestamp
   /// The end of the paid period; nil where there is none, or where only the catalogue has it.
   package var endsAt: Timestamp?
@@ -16,7 +16,7 @@ package struct Holding: Hashable, Sendable {
   /// The date of a refund, or of the end of Family Sharing.
   package var revokedAt: Timestamp?
   /// Whether Family Sharing ended at `revokedAt`.
-  package var isSharingEnded: Bool
+  package var isSharingEnded = false
   package var supersededAt: Timestamp?
   /// The moment at which the charge was given to another account or released: access was lost.
   package var movedAt: Timestamp?
@@ -33,26 +33,9 @@ package struct Holding: Hashable, Sendable {
     }
   }
 
-  package init(
-    charge: Charge.ID, linkedTo: OriginalTransactionID? = nil, productID: ProductID,
-    productType: ProductType? = nil, periodType: PeriodType = .normal, startsAt: Timestamp,
-    endsAt: Timestamp?, graceEndsAt: Timestamp? = nil, revokedAt: Timestamp? = nil,
-    isSharingEnded: Bool = false, supersededAt: Timestamp? = nil, movedAt: Timestamp? = nil,
-    renewal: Renewal? = nil
-  ) {
-    self.charge = charge
-    self.linkedTo = linkedTo
-    self.productID = productID
-    self.productType = productType
-    self.periodType = periodType
-    self.startsAt = startsAt
-    self.endsAt = endsAt
-    self.graceEndsAt = renewal?.phase.graceEnd ?? graceEndsAt
-    self.revokedAt = revokedAt
-    self.isSharingEnded = isSharingEnded
-    self.supersededAt = supersededAt
-    self.movedAt = movedAt
-    self.renewal = renewal
+  package init(charge: Charge.ID, productID: ProductID, startsAt: Timestamp, endsAt: Timestamp?) {
+    (self.charge, self.productID) = (charge, productID)
+    (self.startsAt, self.endsAt) = (startsAt, endsAt)
   }
 
   /// The original transaction, or the first of those that Apple links with it.
@@ -91,15 +74,20 @@ extension OriginalTransaction {
   package func holding(ofChargeAt position: Int, in rule: OwnershipRule) -> Holding {
     let charge = rule.charges[position]
     let periodType = charge.transactions.compactMap { history[$0]?.periodType }.min()
-    let isLatest = position == rule.charges.latestPosition
-    return Holding(
-      charge: charge.id, linkedTo: linkedTo(of: charge.id.line), productID: charge.productID,
-      productType: charge.productType, periodType: periodType ?? .normal, startsAt: charge.date,
-      endsAt: charge.end, graceEndsAt: rule.graceEnd(ofChargeAt: position),
-      revokedAt: charge.revocation?.at, isSharingEnded: charge.revocation?.isRefund == false,
-      supersededAt: charge.supersededAt,
-      renewal: isLatest && charge.isSubscription && charge.supersededAt == nil
-        ? rule.renewal(ofChargeAt: position) : nil)
+    var holding = Holding(
+      charge: charge.id, productID: charge.productID, startsAt: charge.date, endsAt: charge.end)
+    holding.linkedTo = linkedTo(of: charge.id.line)
+    holding.productType = charge.productType
+    holding.periodType = periodType ?? .normal
+    holding.revokedAt = charge.revocation?.at
+    holding.isSharingEnded = charge.revocation?.isRefund == false
+    holding.supersededAt = charge.supersededAt
+    if position == rule.charges.latestPosition, charge.isSubscription, charge.supersededAt == nil {
+      holding.renewal = rule.renewal(ofChargeAt: position)
+    }
+    holding.graceEndsAt =
+      holding.renewal?.phase.graceEnd ?? rule.graceEnd(ofChargeAt: position)
+    return holding
   }
 
   private func linkedTo(of line: OriginalTransactionKey) -> OriginalTransactionID? {

@@ -47,12 +47,18 @@ struct EntitlementTests {
     original: OriginalTransactionID? = nil,
     period: PeriodType = .normal
   ) -> Holding {
-    Holding(
-      charge: key(id, product, line: line), linkedTo: original, productID: product,
-      productType: type,
-      periodType: period, startsAt: day(start), endsAt: end.map { day($0) },
-      revokedAt: revoked.map { day($0) }, supersededAt: superseded.map { day($0) },
-      movedAt: moved.map { day($0) }, renewal: renewal)
+    var holding = Holding(
+      charge: key(id, product, line: line), productID: product, startsAt: day(start),
+      endsAt: end.map { day($0) })
+    holding.linkedTo = original
+    holding.productType = type
+    holding.periodType = period
+    holding.graceEndsAt = renewal?.phase.graceEnd
+    holding.revokedAt = revoked.map { day($0) }
+    holding.supersededAt = superseded.map { day($0) }
+    holding.movedAt = moved.map { day($0) }
+    holding.renewal = renewal
+    return holding
   }
 
   static func month(
