@@ -27,15 +27,14 @@ private struct Journal {
     cause: String = "", from origin: Timestamp? = nil, price: ChargePrice? = nil, amount: Int64 = 0,
     monthlyTwelfths: Int64 = 0, ownership: Movement.Ownership? = nil, expiry: Movement.Expiry? = nil
   ) {
+    var terms = terms
+    terms.period = nil
+    terms.price = price
+    terms.price?.amountMilliunits = amount
     movements.append(
       Movement(
-        kind: kind, at: moment, line: terms.charge.line, transactionID: terms.charge.transactionID,
-        productID: terms.productID, productType: terms.productType, cause: cause, originAt: origin,
-        number: number, ownershipType: terms.ownershipType, periodType: terms.periodType,
-        offerType: terms.offerType, offerID: terms.offerID, storefront: terms.storefront,
-        quantity: terms.quantity, currency: price?.currency, amountMilliunits: amount,
-        priceSource: price?.source, monthlyTwelfths: monthlyTwelfths, account: terms.owner,
-        ownership: ownership, expiry: expiry))
+        kind: kind, at: moment, terms: terms, cause: cause, originAt: origin, number: number,
+        monthlyTwelfths: monthlyTwelfths, ownership: ownership, expiry: expiry))
   }
 
   // MARK: Charges

@@ -80,11 +80,9 @@ package struct Movement: Hashable, Sendable {
   package var kind: Kind
   /// In the future for expected movements.
   package var at: Timestamp
-  /// The original transaction of the charge, one of those that Apple links.
-  package var line: OriginalTransactionKey
-  package var transactionID: TransactionID
-  package var productID: ProductID
-  package var productType: ProductType?
+  /// Those of the charge, without its period; the price is the amount that moved, nil where none is
+  /// known or relevant.
+  package var terms: ChargeTerms
   /// The state of `state`; the reason of an end; ``recovered`` or empty for `resumed`; Apple's
   /// reason for `refunded`; `from` or `to` for `repriced` with another currency or source; else
   /// empty.
@@ -94,26 +92,17 @@ package struct Movement: Hashable, Sendable {
   package var originAt: Timestamp?
   /// The change of a stock: 1, -1 or 0.
   package var number: Int
-  package var ownershipType: OwnershipType
-  package var periodType: PeriodType
-  package var offerType: OfferType?
-  package var offerID: String?
-  package var storefront: String?
-  package var quantity: Int
-  /// ISO 4217; nil where no price is known or relevant.
-  package var currency: String?
-  package var amountMilliunits: Int64
-  package var priceSource: ChargePrice.Source?
   /// Twelfths of a milliunit per month.
   package var monthlyTwelfths: Int64
-  package var account: AccountKey?
   /// Only for `charged`.
   package var ownership: Ownership?
   /// Only for `charged`.
   package var expiry: Expiry?
 
   package var key: Key {
-    Key(kind: kind, at: at, productID: productID, transactionID: transactionID, cause: cause)
+    Key(
+      kind: kind, at: at, productID: terms.productID, transactionID: terms.charge.transactionID,
+      cause: cause)
   }
 }
 
@@ -124,8 +113,9 @@ extension Movement: Comparable {
     if lhs.number != rhs.number { return lhs.number < rhs.number }
     if lhs.kind != rhs.kind { return lhs.kind.rawValue < rhs.kind.rawValue }
     if lhs.cause != rhs.cause { return lhs.cause < rhs.cause }
-    if lhs.productID != rhs.productID { return lhs.productID < rhs.productID }
-    if lhs.transactionID != rhs.transactionID { return lhs.transactionID < rhs.transactionID }
-    return lhs.line < rhs.line
+    if lhs.terms.productID != rhs.terms.productID {
+      return lhs.terms.productID < rhs.terms.productID
+    }
+    return lhs.terms.charge < rhs.terms.charge
   }
 }

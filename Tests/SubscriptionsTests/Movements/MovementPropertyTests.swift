@@ -94,12 +94,10 @@ private struct Counted: Hashable {
     return Set(
       ledger.movements(in: .priced).map { movement in
         let charge = rule.charges.first {
-          $0.id.line == movement.line && $0.id.transactionID == movement.transactionID
-            && $0.productID == movement.productID
+          $0.id == movement.terms.charge && $0.productID == movement.terms.productID
         }
         var movement = movement
-        movement.line = mainKey
-        movement.transactionID = ""
+        movement.terms.charge = key("")
         // When it was decided is a matter of when it arrived.
         movement.ownership = nil
         // The end is Apple's for the first transaction, which names the charge.
@@ -132,7 +130,8 @@ private struct Stocks {
 
   mutating func add(_ movement: Movement) {
     let place = Place(
-      product: movement.productID, ownership: movement.ownershipType, period: movement.periodType)
+      product: movement.terms.productID, ownership: movement.terms.ownershipType,
+      period: movement.terms.periodType)
     switch movement.kind {
     case .state:
       hasBegun = true
@@ -143,7 +142,8 @@ private struct Stocks {
       var place = place
       place.period = nil
       paid[place, default: 0] += movement.number
-      let price = Price(currency: movement.currency, source: movement.priceSource)
+      let price = Price(
+        currency: movement.terms.price?.currency, source: movement.terms.price?.source)
       monthly[price, default: 0] += movement.monthlyTwelfths
     case .trialStarted, .trialEnded: trials[place, default: 0] += movement.number
     case .graceEntered, .retryEntered: troubles = 1

@@ -20,7 +20,10 @@ struct MovementTests {
     let movements = story.ledger.movements(in: .priced)
     func segments(_ kinds: Movement.Kind...) -> [String] {
       movements.filter { kinds.contains($0.kind) }.map {
-        let segment = [$0.periodType.rawValue, $0.offerType?.rawValue ?? "-", $0.storefront ?? "-"]
+        let terms = $0.terms
+        let segment = [
+          terms.periodType.rawValue, terms.offerType?.rawValue ?? "-", terms.storefront ?? "-",
+        ]
         return "\($0.at.inDaysOfStory) \($0.kind) " + segment.joined(separator: " ")
       }
     }
@@ -36,7 +39,7 @@ struct MovementTests {
     // Each state is left in the segments in which it was entered.
     let stock = Dictionary(
       grouping: movements.filter { $0.kind == .state },
-      by: { "\($0.cause) \($0.periodType) \($0.storefront ?? "-")" }
+      by: { "\($0.cause) \($0.terms.periodType) \($0.terms.storefront ?? "-")" }
     ).mapValues { $0.reduce(0) { $0 + $1.number } }.filter { $0.value != 0 }
     #expect(stock == ["expired normal USA": 1])
   }
@@ -57,10 +60,12 @@ struct MovementTests {
     }
     ledger.claim(key("2", line: otherKey), by: a)
     let named = ledger.movements(in: .priced).filter { $0.kind == .state || $0.kind.isOfPaidStock }
-    #expect(named.map(\.transactionID) == ["1", "1", "2", "2", "2"])
-    #expect(named.map(\.line.originalTransactionID) == ["1000", "1000", "2000", "2000", "2000"])
-    #expect(named.map(\.account) == [nil, nil, a, a, a])
-    #expect(named.allSatisfy { $0.productType == .autoRenewable })
+    #expect(named.map(\.terms.charge.transactionID) == ["1", "1", "2", "2", "2"])
+    #expect(
+      named.map(\.terms.charge.line.originalTransactionID)
+        == ["1000", "1000", "2000", "2000", "2000"])
+    #expect(named.map(\.terms.owner) == [nil, nil, a, a, a])
+    #expect(named.allSatisfy { $0.terms.productType == .autoRenewable })
   }
 
   @Test("A charge keeps its offer and its quantity")
@@ -68,9 +73,9 @@ struct MovementTests {
     let story = MovementStory(
       "", [charged("1", 0, 30, as: .offer, quantity: 2, offerID: "spring")], [])
     for movement in story.ledger.movements(in: .priced) {
-      #expect(movement.offerID == "spring")
-      #expect(movement.quantity == 2)
-      #expect(movement.periodType == .offer)
+      #expect(movement.terms.offerID == "spring")
+      #expect(movement.terms.quantity == 2)
+      #expect(movement.terms.periodType == .offer)
     }
   }
 

@@ -175,7 +175,7 @@ struct RevocationTests {
     #expect(ledger.charge("1")?.revocation?.percentage == percentage)
     #expect(ledger.premium(a, at: day(13))?.state == .revoked, "access ends all the same")
     let movements = ledger.movements(in: catalogue)
-    #expect(movements.first { $0.kind == .refunded }?.amountMilliunits == refunded)
+    #expect(movements.first { $0.kind == .refunded }?.terms.price?.amountMilliunits == refunded)
     #expect(
       movements.first { $0.kind == .ended }?.cause == (refunded == nil ? "unknown" : "refunded"))
   }

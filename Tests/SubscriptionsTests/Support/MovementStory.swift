@@ -99,21 +99,22 @@ extension Movement {
   var words: String {
     var words = [at.inDaysOfStory]
     switch kind {
-    case .state: words += [(number < 0 ? "-" : "+") + cause, productID.rawValue]
-    case .charged, .refunded: words += [kind.rawValue, transactionID.rawValue]
-    case .trialEnded where number > 0: words += ["taken back", kind.rawValue, productID.rawValue]
-    default: words += [kind.rawValue, productID.rawValue]
+    case .state: words += [(number < 0 ? "-" : "+") + cause, terms.productID.rawValue]
+    case .charged, .refunded: words += [kind.rawValue, terms.charge.transactionID.rawValue]
+    case .trialEnded where number > 0:
+      words += ["taken back", kind.rawValue, terms.productID.rawValue]
+    default: words += [kind.rawValue, terms.productID.rawValue]
     }
     if kind != .state, !cause.isEmpty { words.append(cause) }
-    if let currency {
-      words.append(currency)
+    if let price = terms.price {
+      words.append(price.currency)
       if kind == .charged || kind == .refunded {
-        words.append("\(amountMilliunits)")
+        words.append("\(price.amountMilliunits)")
       } else {
         let (monthly, rest) = monthlyTwelfths.quotientAndRemainder(dividingBy: 12)
         words.append("\(monthly)" + (rest == 0 ? "" : "+\(rest)/12"))
       }
-      if priceSource == .catalogue { words.append("by catalogue") }
+      if price.source == .catalogue { words.append("by catalogue") }
     } else if kind == .charged || kind == .refunded || kind.isOfPaidStock {
       words.append("unpriced")
     }
