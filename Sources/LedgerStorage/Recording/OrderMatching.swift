@@ -354,10 +354,8 @@ extension WantedOrders {
   fileprivate init(by verified: SubmissionStore.VerifiedSubmission) {
     account = verified.submission.account
     let selected = Set(verified.selected)
-    let dates = verified.evidence.compactMap { item -> Timestamp? in
-      guard case .transaction(let record) = item, selected.contains(record.key) else { return nil }
-      return record.chargedAt
-    }
+    let dates = verified.evidence.compactMap(\.transaction)
+      .filter { selected.contains($0.key) }.map(\.chargedAt)
     if let times = PurchaseOrder.OpeningTimes(purchasedAt: dates) {
       (products, self.times) = (Set(selected.map(\.productID)), times)
     } else {

@@ -132,14 +132,7 @@ struct TransactionLookup {
   private let occurrences: [Occurrence]
 
   init(_ evidence: [Evidence]) {
-    self.init(
-      evidence.compactMap { item in
-        if case .transaction(let record) = item {
-          (record.key, record.webOrderLineItemID)
-        } else {
-          nil
-        }
-      })
+    self.init(evidence.compactMap(\.transaction).map { ($0.key, $0.webOrderLineItemID) })
   }
 
   init(_ transactions: [StoreTransaction]) {

@@ -209,10 +209,7 @@ extension EvidenceBatch {
   fileprivate func actions(on original: StoredOriginalTransaction, evidence: [Evidence])
     -> [OwnershipAction]
   {
-    let arriving = Set(
-      evidence.compactMap { item -> TransactionKey? in
-        if case .transaction(let record) = item { record.key } else { nil }
-      })
+    let arriving = Set(evidence.compactMap(\.transaction?.key))
     var actions: [OwnershipAction] = []
     if let claim {
       actions = claim.transactions.filter {

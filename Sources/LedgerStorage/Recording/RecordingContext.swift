@@ -26,9 +26,12 @@ extension Recorder {
     placing placed: Set<AccountKey> = [],
     knowing known: [AccountKey: KnownAccount] = [:], in transaction: Transaction
   ) async throws -> Context {
-    let tokens = Set(evidence.compactMap(\.appAccountToken)).sorted {
-      $0.uuidString < $1.uuidString
-    }
+    let (records, statuses) = (
+      evidence.compactMap(\.transaction), evidence.compactMap(\.renewalStatus)
+    )
+    let tokens = Set(
+      records.compactMap(\.appAccountToken) + statuses.compactMap(\.appAccountToken)
+    ).sorted()
     var context = Context()
     if !tokens.isEmpty {
       let holders = try await transaction.query(
@@ -47,11 +50,10 @@ extension Recorder {
     guard !accounts.isEmpty else { return context }
     // Orders matter only after auto-renew was switched off: see `AutoRenewal.wasSwitchedOn`.
     let wasSwitchedOff =
-      original.line.history.statuses.contains { $0.autoRenews == false }
-      || evidence.contains(where: \.saysOff)
+      (original.line.history.statuses + statuses).contains { $0.autoRenews == false }
     let claimants = wasSwitchedOff ? original.claimants.union([claimant].compactMap(\.self)) : []
     let products = Set(
-      original.line.history.transactions.map(\.key.productID) + evidence.compactMap(\.productID))
+      original.line.history.transactions.map(\.key.productID) + records.map(\.key.productID))
 
     let (found, opened) = try await transaction.read(
       KnownAccount.query(accounts.subtracting(known.keys)),
@@ -149,23 +151,5 @@ extension StoredOriginalTransaction {
       line.history.actions.compactMap { action in
         if case .claim(let claim) = action.action { claim.account } else { nil }
       })
-  }
-}
-
-extension Evidence {
-  fileprivate var productID: ProductID? {
-    if case .transaction(let record) = self { record.key.productID } else { nil }
-  }
-
-  fileprivate var appAccountToken: UUID? {
-    switch self {
-    case .transaction(let record): record.appAccountToken
-    case .renewalStatus(let status, _): status.appAccountToken
-    case .link: nil
-    }
-  }
-
-  fileprivate var saysOff: Bool {
-    if case .renewalStatus(let status, _) = self { status.autoRenews == false } else { false }
   }
 }

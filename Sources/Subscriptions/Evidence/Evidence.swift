@@ -15,6 +15,14 @@ package enum Evidence: Hashable, Codable, Sendable {
     case .renewalStatus(_, let line), .link(let line, _): line
     }
   }
+
+  package var transaction: TransactionRecord? {
+    if case .transaction(let record) = self { record } else { nil }
+  }
+
+  package var renewalStatus: RenewalStatus? {
+    if case .renewalStatus(let status, _) = self { status } else { nil }
+  }
 }
 
 /// The reason for a charge, if Apple reports it.

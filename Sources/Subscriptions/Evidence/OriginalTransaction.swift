@@ -151,7 +151,7 @@ package struct OriginalTransaction: Sendable {
     }
 
     let hasRepetitions = repeated.contains { !$0.value.isEmpty }
-    let hasStatuses = evidence.contains { if case .renewalStatus = $0 { true } else { false } }
+    let hasStatuses = evidence.contains { $0.renewalStatus != nil }
     guard hasRepetitions || hasStatuses else { return items }
     var charges = Charge.charges(in: history)
     for case .renewalStatus(let status, let line) in evidence where known.add(status) {
