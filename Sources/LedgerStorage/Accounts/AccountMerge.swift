@@ -214,16 +214,16 @@ extension AccountStore {
       }
     }
     let arrival = EvidenceBatch(
-      evidence: [], ownerOverrides: ownerOverrides,
+      ownerOverrides: ownerOverrides,
       source: EntrySource(.administrator, id: administrator.entrySourceID))
     let recording = try await recorder.load(
-      arrival, on: LockedOriginalTransactions(originals: merging.originals, evidence: []),
+      arrival, on: merging.originals,
       knowing: merging.isLast
         ? [
           account.key: KnownAccount(
             id: account.id, erasedAt: merging.erasedAt, mergedInto: other.key, mergedAt: mergedAt)
         ] : [:], in: transaction
-    ).decide(arrival, at: now)
+    ).decide(at: now)
 
     var published = try await recorder.lockPublished(
       [account.key, other.key], knowing: [account.key: account.id, other.key: other.id],

@@ -385,10 +385,8 @@ package struct ImportStore: LedgerStore {
       let touched = originals.filter { original in
         ownerOverrides.contains { original.members[$0.line] != nil }
       }
-      let arrival = EvidenceBatch(evidence: [], importedOverrides: ownerOverrides, source: source)
-      let recording = try await recorder.load(
-        arrival, on: LockedOriginalTransactions(originals: touched, evidence: []), in: transaction
-      ).decide(arrival, at: now)
+      let arrival = EvidenceBatch(importedOverrides: ownerOverrides, source: source)
+      let recording = try await recorder.load(arrival, on: touched, in: transaction).decide(at: now)
       let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
       let waiting = touched.filter { $0.line.history.transactions.isEmpty }
         .flatMap(\.members.keys).sorted()

@@ -96,7 +96,7 @@ package struct NotificationStore: LedgerStore {
   ) async throws -> (outcome: NotificationOutcome, recording: Recording)? {
     // Two round trips: all reads, then all writes.
     try await database.withTransaction { transaction in
-      var (lines, attempts, isStored) = try await recorder.lock(
+      var (originals, evidence, attempts, isStored) = try await recorder.lock(
         linesOf: verified.evidence,
         before: new == nil ? Self.lock(verified.id) : Query([]).map { 0 },
         after: new == nil ? Query([]).map { false } : Self.isStored(verified.id), in: transaction)
@@ -104,13 +104,17 @@ package struct NotificationStore: LedgerStore {
         await transaction.rollBack()
         return nil
       }
-      if let switchOff = verified.switchOff, let evidence = lines.evidence(of: switchOff) {
-        lines.evidence.append(evidence)
+      if let report = verified.switchOff,
+        let original = originals.first(where: { $0.members[report.line] != nil }),
+        let status = original.line.evidence(
+          of: report, knowing: evidence.filter { original.members[$0.line] != nil })
+      {
+        evidence.append(status)
       }
       let arrival = EvidenceBatch(
-        evidence: verified.evidence, source: EntrySource(.notification, id: verified.id))
-      let recording = try await recorder.load(arrival, on: lines, in: transaction).decide(
-        arrival, at: now)
+        evidence: evidence, source: EntrySource(.notification, id: verified.id))
+      let recording = try await recorder.load(arrival, on: originals, in: transaction)
+        .decide(at: now)
       let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
       let writeBackJobs = writeBacks.consumptionWriteBacks(of: verified, at: now)
       let exchanges = try await ExchangeLog.of(notification: verified.id).insert(
@@ -228,16 +232,5 @@ package struct NotificationStore: LedgerStore {
         isProcessed ? nil : attempts
       }
     }
-  }
-}
-
-extension LockedOriginalTransactions {
-  /// The evidence that a reported date makes once the other evidence is recorded, if any.
-  fileprivate func evidence(of report: AutoRenewOffDate) -> Evidence? {
-    guard let original = originals.first(where: { $0.members[report.line] != nil }) else {
-      return nil
-    }
-    return original.line.evidence(
-      of: report, knowing: evidence.filter { original.members[$0.line] != nil })
   }
 }

@@ -56,11 +56,10 @@ extension OwnershipStore {
       let ownerOverride = OwnerOverride(
         account: account?.key, transaction: charge.id, effectiveFrom: effectiveFrom ?? now)
       let arrival = EvidenceBatch(
-        evidence: [], ownerOverrides: [ownerOverride],
+        ownerOverrides: [ownerOverride],
         source: EntrySource(.administrator, id: administrator.entrySourceID))
-      let recording = try await recorder.load(
-        arrival, on: LockedOriginalTransactions(originals: [original], evidence: []), in: database
-      ).decide(arrival, at: now)
+      let recording = try await recorder.load(arrival, on: [original], in: database)
+        .decide(at: now)
       var plan = try await recorder.plan(recording, terms: terms, at: now, in: database)
       let action = NewAdministratorAction(
         transferring: charge, from: owner, by: ownerOverride, administrator,

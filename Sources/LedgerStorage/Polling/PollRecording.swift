@@ -14,7 +14,7 @@ extension PollStore {
   ) async throws -> Recording {
     let arrival = EvidenceBatch(evidence: evidence, source: EntrySource(.poll, id: id))
     return try await database.withTransaction { transaction in
-      let recording = try await recorder.load(arrival, in: transaction).decide(arrival, at: now)
+      let recording = try await recorder.load(arrival, in: transaction).decide(at: now)
       let plan = try await recorder.plan(
         recording, terms: terms, at: now, polled: asked?.line, in: transaction)
       var statements = plan.statements + (revision.map { [$0.upsert] } ?? [])

@@ -4,7 +4,8 @@ package import Subscriptions
 
 /// Evidence, claims and overrides that are recorded in one database transaction.
 struct EvidenceBatch: Sendable {
-  var evidence: [Evidence]
+  /// With the links that it shows, once its original transactions are locked.
+  var evidence: [Evidence] = []
   /// An account's claim on transactions that it submitted, in the order of their purchase dates.
   var claim: (account: AccountKey, transactions: [TransactionKey], receivedAt: Timestamp)?
   var ownerOverrides: [OwnerOverride] = []
@@ -13,17 +14,10 @@ struct EvidenceBatch: Sendable {
   var source: EntrySource
 }
 
-/// Original transactions that stay locked until the database transaction ends.
-struct LockedOriginalTransactions: Sendable {
-  var originals: [StoredOriginalTransaction]
-  /// The evidence to record on them, with the links that it shows.
-  var evidence: [Evidence]
-}
-
 /// Everything that a recording is decided from.
 struct Snapshot: Sendable {
+  fileprivate let arrival: EvidenceBatch
   fileprivate let originals: [(stored: StoredOriginalTransaction, context: Recorder.Context)]
-  fileprivate let evidence: [Evidence]
 }
 
 /// Records evidence and overrides.
@@ -35,7 +29,7 @@ struct Recorder: LedgerStore {
   package let core: LedgerCore
 
   /// Locks and reads the original transactions that evidence is about, in one round trip with other
-  /// queries.
+  /// queries, and adds the links that it shows.
   ///
   /// They are locked in their order, so that two recordings never wait for each other; one that
   /// turns out to be linked is locked after the others, and should that cross another recording,
@@ -43,15 +37,14 @@ struct Recorder: LedgerStore {
   func lock<Before, After>(
     linesOf evidence: [Evidence], before: Query<Before>, after: Query<After>,
     in transaction: Transaction
-  ) async throws -> (lines: LockedOriginalTransactions, before: Before, after: After) {
+  ) async throws -> (
+    originals: [StoredOriginalTransaction], evidence: [Evidence], before: Before, after: After
+  ) {
     var reader = OriginalTransactionReader(isLocking: true)
     let (links, (_, first), last) = try await reader.read(
       about: evidence, before: Query(Query(Self.idleTime(for: evidence)), before), after: after,
       in: transaction)
-    return (
-      LockedOriginalTransactions(originals: reader.originals, evidence: evidence + links), first,
-      last
-    )
+    return (reader.originals, evidence + links, first, last)
   }
 
   /// Allows more idle time for the decision on many transactions, which would fail at each attempt
@@ -68,26 +61,27 @@ struct Recorder: LedgerStore {
   ///
   /// - Parameter accounts: Accounts that are known already, as they are after the recording.
   func load(
-    _ arrival: EvidenceBatch, on locked: LockedOriginalTransactions,
+    _ arrival: EvidenceBatch, on locked: [StoredOriginalTransaction],
     knowing accounts: [AccountKey: KnownAccount] = [:], in transaction: Transaction
   ) async throws -> Snapshot {
     var originals: [(stored: StoredOriginalTransaction, context: Context)] = []
-    for original in locked.originals {
+    for original in locked {
       let context = try await context(
-        of: original, claimant: arrival.claim?.account,
-        evidence: locked.evidence.filter { original.members[$0.line] != nil },
-        placing: arrival.placedAccounts(on: original), knowing: accounts, in: transaction)
+        of: original, claimant: arrival.claim?.account, evidence: arrival.evidence(on: original),
+        placing: Set(arrival.overrides(on: original).compactMap(\.account)), knowing: accounts,
+        in: transaction)
       originals.append((original, context))
     }
-    return Snapshot(originals: originals, evidence: locked.evidence)
+    return Snapshot(arrival: arrival, originals: originals)
   }
 
   /// Locks and loads everything that the decision on an evidence batch depends on.
   func load(_ arrival: EvidenceBatch, in transaction: Transaction) async throws -> Snapshot {
-    let lines = try await lock(
-      linesOf: arrival.evidence, before: Query([]), after: Query([]), in: transaction
-    ).lines
-    return try await load(arrival, on: lines, in: transaction)
+    var arrival = arrival
+    let (originals, evidence, _, _) = try await lock(
+      linesOf: arrival.evidence, before: Query([]), after: Query([]), in: transaction)
+    arrival.evidence = evidence
+    return try await load(arrival, on: originals, in: transaction)
   }
 
   /// Locks and reads the orders and accounts that a recording changes.
@@ -184,16 +178,15 @@ extension Snapshot {
   /// Records an evidence batch in memory: the ownership rule runs once.
   ///
   /// - Parameter now: The recording date, unless an item of an original transaction is as late.
-  func decide(_ arrival: EvidenceBatch, at now: Timestamp) -> Recording {
+  func decide(at now: Timestamp) -> Recording {
     var recording = Recording(source: arrival.source)
     for (stored, context) in originals {
       var line = stored.line
       line.updateContext(context.apply)
-      let evidence = evidence.filter { stored.members[$0.line] != nil }
       // Later than all earlier items: the dates order events of linked original transactions.
       let recordedAt = max(now, stored.lastRecordedAt.map { $0 + .milliseconds(1) } ?? now)
       let (items, rule) = line.record(
-        evidence, actions: arrival.actions(on: stored, evidence: evidence), at: recordedAt)
+        arrival.evidence(on: stored), actions: arrival.actions(on: stored), at: recordedAt)
       let recorded = RecordedOriginalTransaction(
         stored, line: line, rule: rule ?? stored.rule, items: items, names: context.names)
       for id in line.heads.keys { recording.originals[id] = recorded }
@@ -203,33 +196,27 @@ extension Snapshot {
 }
 
 extension EvidenceBatch {
+  fileprivate func evidence(on original: StoredOriginalTransaction) -> [Evidence] {
+    evidence.filter { original.members[$0.line] != nil }
+  }
+
   /// The claims and overrides on an original transaction, in order.
   ///
   /// A claim on a transaction without any evidence is none.
-  fileprivate func actions(on original: StoredOriginalTransaction, evidence: [Evidence])
-    -> [OwnershipAction]
-  {
-    let arriving = Set(evidence.compactMap(\.transaction?.key))
-    var actions: [OwnershipAction] = []
-    if let claim {
-      actions = claim.transactions.filter {
-        arriving.contains($0) || original.line.history[$0] != nil
-      }
-      .map {
-        .claim(Claim(account: claim.account, transaction: $0, receivedAt: claim.receivedAt))
-      }
-    }
-    return actions + overrides(on: original)
+  fileprivate func actions(on original: StoredOriginalTransaction) -> [OwnershipAction] {
+    guard let claim else { return overrides(on: original) }
+    let arriving = Set(evidence(on: original).compactMap(\.transaction?.key))
+    return claim.transactions.filter {
+      arriving.contains($0) || original.line.history[$0] != nil
+    }.map {
+      .claim(Claim(account: claim.account, transaction: $0, receivedAt: claim.receivedAt))
+    } + overrides(on: original)
   }
 
-  private func overrides(on original: StoredOriginalTransaction) -> [OwnershipAction] {
+  fileprivate func overrides(on original: StoredOriginalTransaction) -> [OwnershipAction] {
     (ownerOverrides.map(OwnershipAction.ownerOverride)
       + importedOverrides.map(OwnershipAction.importedOverride))
       .filter { original.members[$0.line] != nil }
-  }
-
-  fileprivate func placedAccounts(on original: StoredOriginalTransaction) -> Set<AccountKey> {
-    Set(overrides(on: original).compactMap(\.account))
   }
 }
 

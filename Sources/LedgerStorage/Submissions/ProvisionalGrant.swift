@@ -83,12 +83,12 @@ extension SubmissionStore {
   package func rehearse(
     _ verified: VerifiedSubmission, at now: Timestamp
   ) async throws -> Recording {
-    try await rehearse(verified.arrival(claims: true), at: now)
+    try await rehearse(verified.arrival(verified.evidence), at: now)
   }
 
   func rehearse(_ arrival: EvidenceBatch, at now: Timestamp) async throws -> Recording {
     try await database.withTransaction { transaction in
-      let recording = try await recorder.load(arrival, in: transaction).decide(arrival, at: now)
+      let recording = try await recorder.load(arrival, in: transaction).decide(at: now)
       await transaction.rollBack()
       return recording
     }

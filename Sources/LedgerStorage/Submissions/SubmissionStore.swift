@@ -168,7 +168,7 @@ package struct SubmissionStore: LedgerStore {
     let submission = verified.submission
     // Two round trips: everything that is read, then everything that is written and answered.
     return try await database.withTransaction { transaction in
-      let (lines, stored, (orders, sender)) = try await recorder.lock(
+      let (originals, evidence, stored, (orders, sender)) = try await recorder.lock(
         linesOf: verified.evidence,
         before: new == nil
           ? LockedSubmission.query(submission.id)
@@ -187,10 +187,10 @@ package struct SubmissionStore: LedgerStore {
       // Apple's answer about an erased person's purchases is evidence without a claim; nothing else
       // of it is kept or published.
       let claims = (stored.isOpen || stored.status == .rejected) && !sender.isErased
-      let arrival = verified.arrival(claims: claims)
       let recording = try await recorder.load(
-        arrival, on: lines, knowing: sender.accounts, in: transaction
-      ).decide(arrival, at: now)
+        verified.arrival(evidence, claims: claims), on: originals, knowing: sender.accounts,
+        in: transaction
+      ).decide(at: now)
       let account = sender.account(after: stored.attempts, recording)
       let affected = try await recorder.loadAffected(
         by: recording, submitted: claims ? orders : nil, terms: terms, at: now,
@@ -414,7 +414,7 @@ private struct LockedSender: Sendable {
 }
 
 extension SubmissionStore.VerifiedSubmission {
-  func arrival(claims: Bool) -> EvidenceBatch {
+  func arrival(_ evidence: [Evidence], claims: Bool = true) -> EvidenceBatch {
     EvidenceBatch(
       evidence: evidence,
       claim: claims

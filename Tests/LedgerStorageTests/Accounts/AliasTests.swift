@@ -173,7 +173,7 @@ struct AliasTests {
       try await withThrowingTaskGroup(of: Void.self) { group in
         try await ledger.database.withTransaction { transaction in
           let recording = try await ledger.recorder.load(arrival, in: transaction)
-            .decide(arrival, at: day(0.1))
+            .decide(at: day(0.1))
           let plan = try await ledger.recorder.plan(
             recording, terms: .everything, at: day(0.1), in: transaction)
           // All is read and decided, and nothing is committed yet.
