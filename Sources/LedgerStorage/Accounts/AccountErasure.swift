@@ -158,10 +158,8 @@ extension AccountStore {
     }
     changes.note([account.id], in: transaction)
     if !account.isErased { announce([.events], after: transaction) }
-    let action = NewAdministratorAction(
-      action: .eraseAccount, subject: account.key.rawValue.text,
-      administrator: administrator, account: account.key, names: [account.key: account.id],
-      data: NewAdministratorAction.data(erasure.removed.writeMembers))
+    let action = administrator.action(
+      .eraseAccount, on: account.key.rawValue.text, of: account, data: erasure.removed.writeMembers)
     try await transaction.commit(
       with: [action.insert(at: now)]
         + EventRow.insert(account.isErased ? [] : [account.erasure(at: now)]))

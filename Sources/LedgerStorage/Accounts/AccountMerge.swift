@@ -253,16 +253,14 @@ extension AccountStore {
     if merging.isFirst {
       plan.writes.append(
         "UPDATE tenure.account SET merged_into_key = \(other.key) WHERE account_id = \(account.id)")
-      let action = NewAdministratorAction(
-        action: .mergeAccount, subject: account.key.rawValue.text,
-        administrator: administrator, account: other.key, previousAccount: account.key,
-        names: [account.key: account.id, other.key: other.id],
-        data: NewAdministratorAction.data { json in
-          json.member("charges", merger.moved.charges)
-          json.member("orders", merger.moved.orders)
-          json.member("grants", merger.moved.grants)
-          json.member("complete", merging.isLast)
-        })
+      var action = administrator.action(
+        .mergeAccount, on: account.key.rawValue.text, of: other
+      ) { json in
+        merger.moved.writeMembers(to: &json)
+        json.member("complete", merging.isLast)
+      }
+      action.previousAccount = account.key
+      action.names[account.key] = account.id
       plan.seals.append(action.seal(at: now))
     }
     if merging.isFirst || merging.isLast {
@@ -369,10 +367,14 @@ extension MergeProgress: JSONObjectWritable {
     json.member("status", completedAt == nil ? "in_progress" : "complete")
     json.member("merged_at", completedAt)
     json.key("moved")
-    json.object { json in
-      json.member("charges", moved.charges)
-      json.member("orders", moved.orders)
-      json.member("grants", moved.grants)
-    }
+    json.object(moved.writeMembers)
+  }
+}
+
+extension MergeProgress.Moved {
+  fileprivate func writeMembers(to json: inout JSONWriter) {
+    json.member("charges", charges)
+    json.member("orders", orders)
+    json.member("grants", grants)
   }
 }

@@ -113,11 +113,19 @@ struct NewAdministratorAction: Sendable {
   }
 
   static func subject(_ text: String) -> String { String(text.prefix(maximumSubjectLength)) }
+}
 
-  static func data(_ members: (inout JSONWriter) -> Void) -> String {
+extension Administrator {
+  /// An action, with the members of its data.
+  func action(
+    _ action: AdministratorAction.Action, on subject: String, of account: Account? = nil,
+    data members: (inout JSONWriter) -> Void = { _ in }
+  ) -> NewAdministratorAction {
     var json = JSONWriter(capacity: 128)
     json.object(members)
-    return json.text
+    return NewAdministratorAction(
+      action: action, subject: subject, administrator: self, account: account?.key,
+      names: account.map { [$0.key: $0.id] } ?? [:], data: json.text)
   }
 }
 
@@ -267,9 +275,7 @@ package struct AdministrationStore: LedgerStore {
   package func recordExport(
     of account: Account, by administrator: Administrator, at now: Timestamp
   ) async throws {
-    let action = NewAdministratorAction(
-      action: .exportAccount, subject: account.key.rawValue.text,
-      administrator: administrator, account: account.key, names: [account.key: account.id])
+    let action = administrator.action(.exportAccount, on: account.key.rawValue.text, of: account)
     _ = try await database.execute(action.insert(at: now))
   }
 

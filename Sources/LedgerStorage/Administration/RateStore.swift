@@ -173,17 +173,12 @@ package struct RateStore: LedgerStore {
           """, .setCommission
         )
       }
-    let data = NewAdministratorAction.data { json in
+    let log = administrator.action(action, on: rate.label) { json in
       json.member("value", value)
       json.member("valid_from", rate.validFrom)
     }
     try await database.withTransaction { transaction in
-      _ = try await transaction.batch([
-        insert,
-        NewAdministratorAction(
-          action: action, subject: rate.label, administrator: administrator, data: data
-        ).insert(at: now),
-      ])
+      _ = try await transaction.batch([insert, log.insert(at: now)])
     }
   }
 }

@@ -75,12 +75,10 @@ package struct ProductStore: LedgerStore {
             Job.schedule(.reconcile, runAt: product.validFrom, at: product.validFrom),
           ]
           + (administrator.map {
-            [
-              NewAdministratorAction(
-                action: .setProduct, subject: product.id.rawValue, administrator: $0,
-                data: NewAdministratorAction.data { $0.member("valid_from", product.validFrom) }
-              ).insert(at: product.validFrom)
-            ]
+            let action = $0.action(.setProduct, on: product.id.rawValue) {
+              $0.member("valid_from", product.validFrom)
+            }
+            return [action.insert(at: product.validFrom)]
           } ?? []))
       return product
     }

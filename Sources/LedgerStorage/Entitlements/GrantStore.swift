@@ -43,13 +43,10 @@ package struct GrantStore: LedgerStore {
       let consequences = try await newEvents(of: account, terms: terms, at: now, in: transaction) {
         $0.append(grant)
       }
-      let action = NewAdministratorAction(
-        action: .grant, subject: grant.id.text, administrator: administrator,
-        account: account.key, names: [account.key: account.id],
-        data: NewAdministratorAction.data { json in
-          json.member("entitlement", entitlement)
-          json.member("expires_at", endsAt)
-        })
+      let action = administrator.action(.grant, on: grant.id.text, of: account) { json in
+        json.member("entitlement", entitlement)
+        json.member("expires_at", endsAt)
+      }
       try await transaction.commit(
         with: [
           """
@@ -118,10 +115,9 @@ package struct GrantStore: LedgerStore {
       let consequences = try await newEvents(of: account, terms: terms, at: end, in: transaction) {
         for index in $0.indices where $0[index].id == id { $0[index].revokedAt = end }
       }
-      let action = NewAdministratorAction(
-        action: .revokeGrant, subject: id.text, administrator: administrator,
-        account: account.key, names: [account.key: account.id],
-        data: NewAdministratorAction.data { $0.member("entitlement", grant.grant.entitlement) })
+      let action = administrator.action(.revokeGrant, on: id.text, of: account) {
+        $0.member("entitlement", grant.grant.entitlement)
+      }
       try await transaction.commit(
         with: [
           """

@@ -226,11 +226,10 @@ package struct WebhookQueue: LedgerStore {
       guard count > 0 else { return 0 }
       announce([.jobs], after: transaction)
       guard let administrator else { return count }
-      let action = NewAdministratorAction(
-        action: .redeliverParkedEvents,
-        subject: events.map { $0.map(String.init).joined(separator: " ") } ?? "parked",
-        administrator: administrator,
-        data: NewAdministratorAction.data { $0.member("events", count) })
+      let subject = events.map { $0.map(String.init).joined(separator: " ") } ?? "parked"
+      let action = administrator.action(.redeliverParkedEvents, on: subject) {
+        $0.member("events", count)
+      }
       try await transaction.commit(with: [action.insert(at: now)])
       return count
     }

@@ -89,9 +89,9 @@ extension JobQueue {
       guard count > 0 else { return 0 }
       announce([.jobs], after: transaction)
       guard let administrator else { return count }
-      let action = NewAdministratorAction(
-        action: .retryJobs, subject: selection.subject, administrator: administrator,
-        data: NewAdministratorAction.data { $0.member("jobs", count) })
+      let action = administrator.action(.retryJobs, on: selection.subject) {
+        $0.member("jobs", count)
+      }
       try await transaction.commit(with: [action.insert(at: now)])
       return count
     }

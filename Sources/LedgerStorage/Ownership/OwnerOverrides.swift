@@ -61,9 +61,19 @@ extension OwnershipStore {
       let recording = try await recorder.load(arrival, on: [original], in: database)
         .decide(at: now)
       var plan = try await recorder.plan(recording, terms: terms, at: now, in: database)
-      let action = NewAdministratorAction(
-        transferring: charge, from: owner, by: ownerOverride, administrator,
-        names: recording.originals[charge.id.line]?.names ?? [:])
+      let id = charge.id
+      var action = administrator.action(
+        ownerOverride.isRelease ? .release : .transfer, on: AdministratorAction.subject(id),
+        of: account
+      ) { json in
+        json.member("environment", id.line.environment)
+        json.member("original_transaction_id", id.line.originalTransactionID)
+        json.member("transaction_id", id.transactionID)
+        json.member("product_id", id.productID)
+        json.member("effective_from", ownerOverride.effectiveFrom)
+      }
+      action.previousAccount = owner
+      if let owner { action.names[owner] = recording.originals[id.line]?.names[owner] }
       plan.seals.append(action.seal(at: now))
       announce(plan.channels, recording, after: database)
       try await database.commit(with: plan.statements)
@@ -93,26 +103,5 @@ extension StoredOriginalTransaction {
     line.history.actions.reversed().lazy.compactMap { recorded in
       if case .ownerOverride(let ownerOverride) = recorded.action { ownerOverride } else { nil }
     }.first { charge.transactions.contains($0.transaction) }
-  }
-}
-
-extension NewAdministratorAction {
-  fileprivate init(
-    transferring charge: Charge, from owner: AccountKey?, by ownerOverride: OwnerOverride,
-    _ administrator: Administrator, names: [AccountKey: String]
-  ) {
-    let id = charge.id
-    self.init(
-      action: ownerOverride.isRelease ? .release : .transfer,
-      subject: AdministratorAction.subject(id), administrator: administrator,
-      account: ownerOverride.account, previousAccount: owner,
-      names: names.filter { $0.key == ownerOverride.account || $0.key == owner },
-      data: Self.data { json in
-        json.member("environment", id.line.environment)
-        json.member("original_transaction_id", id.line.originalTransactionID)
-        json.member("transaction_id", id.transactionID)
-        json.member("product_id", id.productID)
-        json.member("effective_from", ownerOverride.effectiveFrom)
-      })
   }
 }

@@ -122,11 +122,10 @@ extension SubmissionStore {
         """
       ).decode(AccountKey.self, UUID.self).map { (account: $0, id: $1) }
       guard !reopened.isEmpty else { return 0 }
-      let action = NewAdministratorAction(
-        action: .verifySubmissions,
-        subject: reopened.map { $0.id.text }.joined(separator: " "),
-        administrator: administrator,
-        data: NewAdministratorAction.data { $0.member("submissions", reopened.count) })
+      let subject = reopened.map { $0.id.text }.joined(separator: " ")
+      let action = administrator.action(.verifySubmissions, on: subject) {
+        $0.member("submissions", reopened.count)
+      }
       announce([.jobs], after: transaction)
       try await transaction.commit(
         with: reopened.map { Job.schedule(.verifySubmission($0.id), runAt: now, at: now) }
