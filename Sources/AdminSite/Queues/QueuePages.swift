@@ -103,7 +103,7 @@ struct QueueController: Controller {
       return nothingChosen(at: AdminURL.parked, request, context)
     }
     let count = try await ledger.jobs.restartJobs(
-      .discardedNumbers(ids), by: try context.actingAdministrator(), at: now())
+      .discarded(ids), by: try context.actingAdministrator(), at: now())
     return done(count, "job", will: "retried", at: AdminURL.parked, request, context)
   }
 

@@ -227,7 +227,8 @@ extension AuditedOriginalTransaction {
       + stored.rows.keys.filter { replayed.history[$0] == nil }.sorted().map {
         "DELETE FROM tenure.store_transaction WHERE \($0.condition)"
       }
-      + TransactionLookup(replayed.history.transactions).inserts
+      + TransactionLookup(replayed.history.transactions.map { ($0.key, $0.webOrderLineItemID) })
+      .inserts
       + (try writes.projections(heads: stored.members.mapValues(\.head)))
       + movements.flatMap { $0.statements(at: stored.movementChange(at: now)) }
   }

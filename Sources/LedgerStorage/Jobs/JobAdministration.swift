@@ -74,8 +74,13 @@ extension JobQueue {
     _ selection: JobSelection, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Int {
     try await database.withTransaction { transaction in
-      let restarted = try await transaction.query(restart(selection, at: now))
-        .decode(String.self, String.self)
+      let restarted = try await transaction.query(
+        """
+        UPDATE tenure.job SET discarded_at = NULL, created_at = \(now), run_at = \(now), attempts = 0
+        WHERE locked_until IS NULL AND \(selection.condition)
+        RETURNING kind, subject
+        """
+      ).decode(String.self, String.self)
       let submissions = restarted.filter { $0.0 == Job.Kind.verifySubmission.rawValue }
         .compactMap { UUID(uuidString: $0.1) }
       if !submissions.isEmpty {
@@ -94,36 +99,6 @@ extension JobQueue {
       }
       try await transaction.commit(with: [action.insert(at: now)])
       return count
-    }
-  }
-
-  private func restart(_ selection: JobSelection, at now: Timestamp) -> SQL {
-    let condition: SQL =
-      switch selection {
-      case .named(let names):
-        """
-        (subject = ANY (\(names + names.map { $0.lowercased() }))
-          OR job_id = ANY (\(names.compactMap { Int64($0) })))
-        """
-      case .discarded(let kind): "discarded_at IS NOT NULL AND kind = \(kind)"
-      case .discardedNumbers(let ids): "discarded_at IS NOT NULL AND job_id = ANY (\(ids))"
-      case .allDiscarded: "discarded_at IS NOT NULL"
-      }
-    return """
-      UPDATE tenure.job SET discarded_at = NULL, created_at = \(now), run_at = \(now), attempts = 0
-      WHERE locked_until IS NULL AND \(condition)
-      RETURNING kind, subject
-      """
-  }
-}
-
-extension JobSelection {
-  fileprivate var subject: String {
-    switch self {
-    case .named(let names): names.joined(separator: " ")
-    case .discarded(let kind): "parked \(kind)"
-    case .discardedNumbers(let ids): ids.map(String.init).joined(separator: " ")
-    case .allDiscarded: "parked"
     }
   }
 }
@@ -162,10 +137,29 @@ package typealias JobCount = (
   dueSince: Timestamp?
 )
 
-package enum JobSelection: Sendable {
+package struct JobSelection: Sendable {
+  fileprivate let condition: SQL
+  /// The subject of the logged action.
+  fileprivate let subject: String
+
+  package static let allDiscarded = Self(condition: "discarded_at IS NOT NULL", subject: "parked")
+
+  package static func discarded(kind: String) -> Self {
+    Self(condition: "discarded_at IS NOT NULL AND kind = \(kind)", subject: "parked \(kind)")
+  }
+
+  package static func discarded(_ ids: [Int64]) -> Self {
+    Self(
+      condition: "discarded_at IS NOT NULL AND job_id = ANY (\(ids))",
+      subject: ids.map(String.init).joined(separator: " "))
+  }
+
   /// Discarded or waiting jobs, by ID or subject.
-  case named([String])
-  case discarded(kind: String)
-  case discardedNumbers([Int64])
-  case allDiscarded
+  package static func named(_ names: [String]) -> Self {
+    Self(
+      condition: """
+        (subject = ANY (\(names + names.map { $0.lowercased() }))
+          OR job_id = ANY (\(names.compactMap { Int64($0) })))
+        """, subject: names.joined(separator: " "))
+  }
 }

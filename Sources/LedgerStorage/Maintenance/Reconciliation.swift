@@ -145,6 +145,7 @@ package struct Maintenance: LedgerStore {
 }
 
 struct ReconciliationPlace: Hashable, Sendable {
+  /// In their order.
   enum Stage: String, CaseIterable, Sendable {
     case accounts
     case lines
@@ -178,12 +179,7 @@ struct ReconciliationPlace: Hashable, Sendable {
   }
 
   var nextStage: ReconciliationPlace? {
-    switch stage {
-    case .accounts: ReconciliationPlace(.lines)
-    case .lines: ReconciliationPlace(.accountsAgain)
-    case .accountsAgain: ReconciliationPlace(.journal)
-    case .journal: nil
-    }
+    Stage.allCases.drop { $0 != stage }.dropFirst().first.map { ReconciliationPlace($0) }
   }
 
   /// Whether the second pass over the accounts is about to start.

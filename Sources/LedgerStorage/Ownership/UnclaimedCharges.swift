@@ -36,8 +36,9 @@ extension OwnershipStore {
       LIMIT \(limit)
       """
     ).decode(
-      TransactionKey.self, Timestamp.self, Timestamp.self, Timestamp?.self, String.self,
-      String.self, OriginalTransactionID?.self, TransactionID?.self, ProductID?.self,
+      TransactionKey.self, Timestamp.self, Timestamp.self, Timestamp?.self, Decision.Rule.self,
+      RenewalEvidence.Reason.self, OriginalTransactionID?.self, TransactionID?.self,
+      ProductID?.self,
       Timestamp?.self, Timestamp?.self, AccountKey?.self, Timestamp.self)
     let prices = try await pricesOfUnclaimed(at: rows.map(\.1))
     return rows.map {
@@ -54,10 +55,10 @@ extension OwnershipStore {
         expiresAt: expiresAt,
         amountMilliunits: price?.amountMilliunits ?? 0, currency: price?.currency,
         decision: Decision(
-          owner: nil, rule: Decision.Rule(rawValue: rule) ?? .unclaimed,
+          owner: nil, rule: rule,
           renewal: RenewalEvidence(
-            reason: RenewalEvidence.Reason(rawValue: reason) ?? .noEarlierCharge,
-            previous: previous, statusAsOf: statusAsOf, switchedOffAt: switchedOffAt)),
+            reason: reason, previous: previous, statusAsOf: statusAsOf,
+            switchedOffAt: switchedOffAt)),
         lastOwner: lastOwner)
     }
   }

@@ -75,12 +75,10 @@ enum MovementTable {
     ) {
       var missing: [OriginalTransactionKey: Set<Movement.Key>] = [:]
       var changes: [OriginalTransactionKey: MovementChange] = [:]
-      for (environment, id, kind, at, product, transaction, cause, isMissing) in try $0.decode(
-        Environment.self, OriginalTransactionID.self, Movement.Kind.self, Timestamp.self,
-        ProductID.self, TransactionID.self, String.self, Bool.self)
-      {
-        let line = OriginalTransactionKey(environment, id)
-        guard wanted.contains(line) else { continue }
+      for (line, kind, at, product, transaction, cause, isMissing) in try $0.decode(
+        OriginalTransactionKey.self, Movement.Kind.self, Timestamp.self, ProductID.self,
+        TransactionID.self, String.self, Bool.self)
+      where wanted.contains(line) {
         let key = Movement.Key(
           kind: kind, at: at, productID: product, transactionID: transaction, cause: cause)
         if isMissing {

@@ -27,8 +27,10 @@ struct OriginalTransactionReader {
       wanted.insert(previous)
       newLinks.append(TransactionLookup.Link(line: line, previous: previous))
     }
+    let lookup = TransactionLookup(
+      evidence.compactMap(\.transaction).map { ($0.key, $0.webOrderLineItemID) })
     let (first, (links, last)) = try await read(
-      wanted, before: before, after: Query(TransactionLookup(evidence).query, after),
+      wanted, before: before, after: Query(lookup.query, after),
       in: transaction)
     newLinks += links
     try await readLinked(in: transaction)
@@ -131,15 +133,7 @@ struct TransactionLookup {
   // Everyone inserts in the same order, to avoid deadlocks; the first of equal names stays first.
   private let occurrences: [Occurrence]
 
-  init(_ evidence: [Evidence]) {
-    self.init(evidence.compactMap(\.transaction).map { ($0.key, $0.webOrderLineItemID) })
-  }
-
-  init(_ transactions: [StoreTransaction]) {
-    self.init(transactions.map { ($0.key, $0.webOrderLineItemID) })
-  }
-
-  private init(_ transactions: [(key: TransactionKey, lineItem: WebOrderLineItemID?)]) {
+  init(_ transactions: [(key: TransactionKey, lineItem: WebOrderLineItemID?)]) {
     occurrences = transactions.flatMap { key, lineItem in
       [(key.transactionID.rawValue, false), (lineItem?.rawValue, true)].compactMap {
         text, isLineItem -> Occurrence? in

@@ -57,8 +57,8 @@ struct OriginalTransactionRows: Sendable {
         """
       ) {
         try $0.decode(
-          Environment.self, OriginalTransactionID.self, Int.self, [UInt8]?.self, Timestamp?.self,
-          Timestamp?.self, Timestamp.self, String?.self, [OriginalTransactionID].self)
+          OriginalTransactionKey.self, Int.self, [UInt8]?.self, Timestamp?.self, Timestamp?.self,
+          Timestamp.self, String?.self, [OriginalTransactionID].self)
       },
       areLocked ? movementsKnownFrom(of: lines) : Query([]).map { [:] },
       TransactionRow.query(lines), StatusRow.query(lines), RecordedAction.query(lines)
@@ -67,11 +67,9 @@ struct OriginalTransactionRows: Sendable {
       let rows = Dictionary(grouping: rows, by: \.row.transaction.key.line)
       let statuses = Dictionary(grouping: statuses, by: \.line)
       let actions = Dictionary(grouping: actions, by: \.action.line)
-      return try heads.compactMap {
-        environment, original, number, hash, recordedAt, storedAt, readAt, repeated, linked in
-        let line = OriginalTransactionKey(environment, original)
-        guard wanted.contains(line) else { return nil }
-        return OriginalTransactionRows(
+      return try heads.filter { wanted.contains($0.0) }.map {
+        line, number, hash, recordedAt, storedAt, readAt, repeated, linked in
+        OriginalTransactionRows(
           id: line,
           head: Head(number: number, hash: hash, recordedAt: recordedAt, storedAt: storedAt),
           readAt: readAt,
@@ -83,7 +81,7 @@ struct OriginalTransactionRows: Sendable {
             uniqueKeysWithValues: (rows[line] ?? []).map { ($0.row.transaction.key, $0.fulfilment) }
           ),
           statuses: statuses[line]?.map(\.row) ?? [], actions: actions[line] ?? [],
-          linked: linked.map { OriginalTransactionKey(environment, $0) }, isLocked: areLocked,
+          linked: linked.map { OriginalTransactionKey(line.environment, $0) }, isLocked: areLocked,
           movementsKnownFrom: movementsKnownFrom[line])
       }
     }
@@ -101,9 +99,7 @@ struct OriginalTransactionRows: Sendable {
       """
     ) {
       Dictionary(
-        uniqueKeysWithValues: try $0.decode(
-          Environment.self, OriginalTransactionID.self, Timestamp.self
-        ).map { (OriginalTransactionKey($0, $1), $2) })
+        uniqueKeysWithValues: try $0.decode(OriginalTransactionKey.self, Timestamp.self).map { $0 })
     }
   }
 
@@ -138,21 +134,21 @@ struct StatusRow: Hashable, Sendable {
       """
     ) {
       try $0.decode(
-        Environment.self, OriginalTransactionID.self, Int.self, Timestamp.self, Timestamp.self,
-        Bool?.self, String?.self, Timestamp?.self, ProductID?.self, Int?.self, UUID?.self,
-        Bool.self, AccountKey?.self
+        OriginalTransactionKey.self, Int.self, Timestamp.self, Timestamp.self, Bool?.self,
+        String?.self, Timestamp?.self, ProductID?.self, Int?.self, UUID?.self, Bool.self,
+        AccountKey?.self
       ).map {
-        environment, original, number, recordedAt, asOf, autoRenews, phase, graceEnd, product,
-        intent, token, isCommitment, holder in
-        let row = StatusRow(
-          number: number, recordedAt: recordedAt,
-          status: RenewalStatus(
-            asOf: asOf, autoRenews: autoRenews,
-            phase: try phase.map { try RenewalStatus.Phase(name: $0, graceEndsAt: graceEnd) },
-            autoRenewProductID: product, expirationIntent: intent, appAccountToken: token,
-            isCommitment: isCommitment),
-          tokenHolder: holder)
-        return (OriginalTransactionKey(environment, original), row)
+        line, number, recordedAt, asOf, autoRenews, phase, graceEnd, product, intent, token,
+        isCommitment, holder in
+        let status = RenewalStatus(
+          asOf: asOf, autoRenews: autoRenews,
+          phase: try phase.map { try RenewalStatus.Phase(name: $0, graceEndsAt: graceEnd) },
+          autoRenewProductID: product, expirationIntent: intent, appAccountToken: token,
+          isCommitment: isCommitment)
+        return (
+          line,
+          StatusRow(number: number, recordedAt: recordedAt, status: status, tokenHolder: holder)
+        )
       }
     }
   }
@@ -203,12 +199,9 @@ extension RecordedAction {
       """
     ) {
       try $0.decode(
-        Environment.self, OriginalTransactionID.self, Timestamp.self, Int.self, Bool.self,
-        TransactionID?.self, ProductID?.self, AccountKey?.self, Timestamp.self
-      ).map {
-        environment, original, recordedAt, number, isClaim, transactionID, productID, account, date
-        in
-        let line = OriginalTransactionKey(environment, original)
+        OriginalTransactionKey.self, Timestamp.self, Int.self, Bool.self, TransactionID?.self,
+        ProductID?.self, AccountKey?.self, Timestamp.self
+      ).map { line, recordedAt, number, isClaim, transactionID, productID, account, date in
         var key: TransactionKey?
         if let transactionID, let productID {
           key = TransactionKey(line: line, transactionID: transactionID, productID: productID)

@@ -193,9 +193,7 @@ extension OriginalTransactionState {
       """
     ) {
       Dictionary(
-        uniqueKeysWithValues: try $0.decode(
-          Environment.self, OriginalTransactionID.self, [String].self
-        ).map { (OriginalTransactionKey($0, $1), $2) })
+        uniqueKeysWithValues: try $0.decode(OriginalTransactionKey.self, [String].self).map { $0 })
     }
   }
 }

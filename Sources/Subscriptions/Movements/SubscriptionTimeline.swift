@@ -39,20 +39,14 @@ package struct SubscriptionTimeline: Hashable, Sendable {
 
     /// Whether a paid charge runs, including its grace period.
     package var isPaid: Bool {
-      switch state {
-      case .activeRenewing, .activeCancelled: true
-      case .inGracePeriod: terms.periodType != .trial
-      case .trialRenewing, .trialCancelled, .inBillingRetry, .expired, .revoked: false
-      }
+      [.activeRenewing, .activeCancelled].contains(state)
+        || state == .inGracePeriod && terms.periodType != .trial
     }
 
     /// Whether a trial runs, including its grace period.
     package var isTrial: Bool {
-      switch state {
-      case .trialRenewing, .trialCancelled: true
-      case .inGracePeriod: terms.periodType == .trial
-      case .activeRenewing, .activeCancelled, .inBillingRetry, .expired, .revoked: false
-      }
+      [.trialRenewing, .trialCancelled].contains(state)
+        || state == .inGracePeriod && terms.periodType == .trial
     }
 
     package var isInTrouble: Bool { state == .inGracePeriod || state == .inBillingRetry }
