@@ -158,29 +158,20 @@ package struct AccountStore: LedgerStore {
     -> [AccountKey: [SpentSum]]
   {
     let keys = accounts.map(\.key)
-    var newest = try await database.query(
+    let known = try await database.query(
       """
       SELECT DISTINCT original_transaction_id FROM tenure.account_original_transaction
       WHERE account_key = ANY (\(keys)) AND environment = 'production'
       """
     ).decode(OriginalTransactionID.self)
-    var lines = Set(newest)
     // Movements are stored with the smallest of the IDs that Apple links.
-    while !newest.isEmpty {
-      let linked = try await database.query(
-        """
-        SELECT linked FROM tenure.original_transaction
-        WHERE environment = 'production' AND original_transaction_id = ANY (\(newest))
-        """
-      ).decode([OriginalTransactionID].self)
-      newest = linked.joined().filter { lines.insert($0).inserted }
-    }
+    let lines = try await ownership.linked(to: known, in: [.production])
     guard !lines.isEmpty else { return [:] }
     let sums = try await database.query(
       """
       SELECT account_key, currency, sum(amount_milliunits)::bigint, bool_or(price_source = 'catalogue')
       FROM tenure.movement
-      WHERE environment = 'production' AND original_transaction_id = ANY (\(lines.sorted()))
+      WHERE environment = 'production' AND original_transaction_id = ANY (\(lines))
         AND kind IN ('charged', 'refunded') AND at <= \(now) AND known_until = 'infinity'
         AND account_key = ANY (\(keys)) AND ownership_type = 'purchased' AND currency IS NOT NULL
       GROUP BY account_key, currency ORDER BY currency

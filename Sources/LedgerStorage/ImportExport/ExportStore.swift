@@ -66,8 +66,8 @@ package struct ExportStore: LedgerStore {
       uniqueKeysWithValues: page.rows.indices.map {
         (page.place(ofRow: $0).map(ExactText.init), $0)
       })
-    let lines = try await originalTransactionsLinked(
-      to: Set(page.values("original_transaction_id").map(OriginalTransactionID.init)))
+    let lines = try await ownership.linked(
+      to: page.values("original_transaction_id").map(OriginalTransactionID.init))
     let aliases = try await database.query(
       """
       SELECT environment, charge_original_transaction_id, charge_transaction_id,
@@ -84,25 +84,6 @@ package struct ExportStore: LedgerStore {
       page[row, "order_id"] = page[row, "order_id"] ?? order
       page[row, "delivered_at"] = [page[row, "delivered_at"], deliveredAt].compactMap(\.self).min()
     }
-  }
-
-  /// Extends original transactions by those that Apple links.
-  private func originalTransactionsLinked(to lines: Set<OriginalTransactionID>) async throws
-    -> [OriginalTransactionID]
-  {
-    var (all, new) = (lines, lines)
-    while !new.isEmpty {
-      let linked = try await database.query(
-        """
-        SELECT linked FROM tenure.original_transaction
-        WHERE environment = ANY(\(Environment.allCases))
-          AND original_transaction_id = ANY(\(new.sorted()))
-        """
-      ).decode([OriginalTransactionID].self)
-      new = Set(linked.joined()).subtracting(all)
-      all.formUnion(new)
-    }
-    return all.sorted()
   }
 
   /// Adds the dates of creation: the table `account` is keyed by ID.

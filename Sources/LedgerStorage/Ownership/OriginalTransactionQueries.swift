@@ -111,6 +111,23 @@ package struct OwnershipStore: LedgerStore {
     ).decode(OriginalTransactionKey.self)
   }
 
+  /// Extends original transactions by those that Apple links.
+  func linked(
+    to ids: [OriginalTransactionID], in environments: [Environment] = Environment.allCases
+  ) async throws -> [OriginalTransactionID] {
+    var (all, new) = (Set(ids), ids)
+    while !new.isEmpty {
+      let linked = try await database.query(
+        """
+        SELECT linked FROM tenure.original_transaction
+        WHERE environment = ANY(\(environments)) AND original_transaction_id = ANY(\(new.sorted()))
+        """
+      ).decode([OriginalTransactionID].self)
+      new = linked.joined().filter { all.insert($0).inserted }
+    }
+    return all.sorted()
+  }
+
   private static func lines(_ table: String, _ condition: SQL) -> Query<[OriginalTransactionKey]> {
     Query(
       """
