@@ -1,7 +1,7 @@
 import Foundation
 import JSONText
 import Postgres
-package import Subscriptions
+import Subscriptions
 
 /// Matches orders with a recording: charges fulfil them, refunds mark them as refunded, and a
 /// charge that turns out to be another account's reopens the order that it fulfilled.
@@ -23,7 +23,7 @@ struct OrderMatching: Sendable {
   private(set) var seals: [AccountChain.Seal] = []
   private(set) var events: [LedgerEvent] = []
   /// The result of naming an order; nil if the submission named none.
-  private(set) var namedOrder: NamedOrderResult?
+  private(set) var namedOrder: PurchaseOrder.NamedOrder?
   /// The order that the submission's charge fulfilled, named or not.
   private(set) var fulfilledOrder: UUID?
 
@@ -130,7 +130,7 @@ struct OrderMatching: Sendable {
       if let order = submitted.named ?? orders.named {
         match(order, of: submitted)
       } else {
-        namedOrder = orders.accounts[id] == nil ? .unknown : .matched(.accountMismatch)
+        namedOrder = orders.accounts[id] == nil ? .unknown : .accountMismatch
       }
     }
     fulfilLatest(among: orders)
@@ -147,7 +147,7 @@ struct OrderMatching: Sendable {
     let (payments, yielding) = (submittedPayments, submitted.yielding)
     let match = order.match(
       submittedBy: submitted.account, among: payments, yielding: Set(yielding.keys))
-    namedOrder = .matched(match)
+    namedOrder = match
     guard case .fulfilled(let id) = match else { return }
     fulfilledOrder = order.id
     guard let payment = payments.first(where: { $0.charge.id == id }) else { return }
@@ -250,12 +250,6 @@ struct OrderMatching: Sendable {
     else { return false }
     return rule.charges[position].revocation != nil
   }
-}
-
-/// The result of naming an order in a submission.
-package enum NamedOrderResult: Hashable, Sendable {
-  case unknown
-  case matched(PurchaseOrder.NamedOrder)
 }
 
 /// An account's orders for products that were opened at some time.

@@ -287,13 +287,13 @@ extension SubmissionOutcome {
     newlyOwned = []
     var found = verified.warnings
     switch orders.namedOrder {
-    case nil, .matched(.fulfilled): break
+    case nil, .fulfilled: break
     case .unknown:
       found.insert(.orderUnknown)
       orderID = orders.fulfilledOrder
-    case .matched(.accountMismatch): found.insert(.orderAccountMismatch)
-    case .matched(.productMismatch): found.insert(.orderProductMismatch)
-    case .matched(.alreadyFulfilled): found.insert(.orderAlreadyFulfilled)
+    case .accountMismatch: found.insert(.orderAccountMismatch)
+    case .productMismatch: found.insert(.orderProductMismatch)
+    case .alreadyFulfilled: found.insert(.orderAlreadyFulfilled)
     }
 
     // Aliases are one charge, which is delivered once.

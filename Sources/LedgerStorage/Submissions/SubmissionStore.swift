@@ -124,10 +124,6 @@ package struct SubmissionStore: LedgerStore {
   package struct RecordedSubmission: Sendable {
     package let recording: Recording
     package let outcome: SubmissionOutcome
-    /// The result of naming an order; nil if the submission named none.
-    package let namedOrder: NamedOrderResult?
-    /// The order that the submission's charge fulfilled, named or not.
-    package let fulfilledOrder: UUID?
     package let holdings: AccountHoldings
     package let order: StoredOrder?
   }
@@ -221,8 +217,7 @@ package struct SubmissionStore: LedgerStore {
           StoredOrder.query($0, of: submission.account, lifetime: orderLifetime)
         } ?? Query([]).map { nil })
       return RecordedSubmission(
-        recording: recording, outcome: outcome, namedOrder: affected.orders.namedOrder,
-        fulfilledOrder: affected.orders.fulfilledOrder, holdings: account.held, order: order)
+        recording: recording, outcome: outcome, holdings: account.held, order: order)
     }
   }
 

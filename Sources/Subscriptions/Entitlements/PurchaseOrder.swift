@@ -30,6 +30,7 @@ package struct PurchaseOrder: Hashable, Sendable {
 
   package enum NamedOrder: Hashable, Sendable {
     case fulfilled(by: Charge.ID)
+    case unknown
     /// The order belongs to another account, or every charge for its product does.
     case accountMismatch
     /// No charge of the submission pays for the order's product.

@@ -195,7 +195,7 @@ struct MergeTests {
       let result = try await ledger.submit(
         [charge("9", on: 3, line: last)], claiming: [key("9", line: last)], by: "visitor", on: 3.1,
         terms: .shop)
-      #expect(result?.fulfilledOrder == order.id)
+      #expect(result?.outcome.orderID == order.id)
       #expect(try await merge(ledger, on: 5, atOnce: 2).completedAt == nil)
       #expect(try await ledger.owner(of: "9", line: last) == "guest")
       #expect(

@@ -231,7 +231,7 @@ struct EventTests {
       // The money of a late charge was paid.
       let result = try await ledger.submit(
         [charge("1", on: 3)], claiming: [key("1")], by: "anna", on: 3.1, terms: .shop)
-      #expect(result?.fulfilledOrder == order.order.id)
+      #expect(result?.outcome.orderID == order.order.id)
       #expect(try await ledger.publishedEvents().contains { $0.kind == .orderFulfilled })
     }
   }

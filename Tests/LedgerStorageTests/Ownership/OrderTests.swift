@@ -20,7 +20,7 @@ struct OrderTests {
       for date in [2.1, 2.2] {
         let result = try await ledger.submit(
           [charge("1", on: 2)], claiming: [key("1")], by: "anna", on: date)
-        #expect(result?.fulfilledOrder == orders[3])
+        #expect(result?.outcome.orderID == orders[3])
       }
       #expect(try await ledger.statuses(of: orders) == [.open, .open, .open, .fulfilled])
     }
@@ -64,13 +64,13 @@ struct OrderTests {
           OrderStore.lock(order: old.order.id, of: old.order.account))
         let result = try await ledger.submit(
           [charge("1", on: 90)], claiming: [key("1")], by: "anna", on: 90.1)
-        #expect(result?.fulfilledOrder == nil)
+        #expect(result?.outcome.orderID == nil)
       }
       let second = try await ledger.orders.openOrder(
         accountID: "anna", productID: "monthly", at: day(119))
       let result = try await ledger.submit(
         [charge("2", on: 150)], claiming: [key("2")], by: "anna", on: 150.1)
-      #expect(result?.fulfilledOrder == second.order.id)
+      #expect(result?.outcome.orderID == second.order.id)
       #expect(try await ledger.statuses(of: [old.order.id]) == [.expired])
     }
   }
@@ -86,11 +86,11 @@ struct OrderTests {
       }
       let unnamed = try await ledger.submit(
         [charge("1", on: 2)], claiming: [key("1")], by: "anna", on: 2.1)
-      #expect(unnamed?.fulfilledOrder == orders[1])
+      #expect(unnamed?.outcome.orderID == orders[1])
       let named = try await ledger.submit(
         [charge("1", on: 2)], claiming: [key("1")], by: "anna", on: 2.2, order: orders[0])
-      #expect(named?.namedOrder == .matched(.fulfilled(by: key("1"))))
-      #expect(named?.fulfilledOrder == orders[0])
+      #expect(named?.outcome.warnings == [])
+      #expect(named?.outcome.orderID == orders[0])
       #expect(try await ledger.statuses(of: orders) == [.fulfilled, .open])
       #expect(
         try await ledger.publishedEvents("anna").filter { $0.data.order_id != nil }.map {
@@ -99,8 +99,8 @@ struct OrderTests {
 
       let other = try await ledger.submit(
         [charge("1", on: 2)], claiming: [key("1")], by: "anna", on: 2.3, order: orders[1])
-      #expect(other?.namedOrder == .matched(.alreadyFulfilled))
-      #expect(other?.fulfilledOrder == orders[0])
+      #expect(other?.outcome.warnings.contains(.orderAlreadyFulfilled) == true)
+      #expect(other?.outcome.orderID == orders[0])
       #expect(try await ledger.statuses(of: orders) == [.fulfilled, .open])
       #expect(try await ledger.auditor.audit().differences == [])
       // The job that lets it expire is there again.
@@ -133,7 +133,7 @@ struct OrderTests {
           OrderStore.lock(order: named.id, of: named.account, waits: false))
         #expect(try OrderStore.orders(from: free).map(\.id) == [named.id], "it would be a deadlock")
         await unnamed.rollBack()
-        #expect(try await result?.fulfilledOrder == named.id)
+        #expect(try await result?.outcome.orderID == named.id)
       }
     }
   }
@@ -148,7 +148,7 @@ struct OrderTests {
           OrderStore.lock(order: order.order.id, of: order.order.account))
         let result = try await ledger.submit(
           [charge("1", on: 1)], claiming: [key("1")], by: "anna", on: 1.1, order: order.order.id)
-        #expect(result?.namedOrder == .matched(.accountMismatch))
+        #expect(result?.outcome.warnings.contains(.orderAccountMismatch) == true)
       }
     }
   }
@@ -163,11 +163,11 @@ struct OrderTests {
       for order in [nil, first.order.id] {
         let result = try await ledger.submit(
           [charge("1", on: 2)], claiming: [key("1")], by: "anna", on: 3.1, order: order)
-        #expect(result?.fulfilledOrder == first.order.id)
+        #expect(result?.outcome.orderID == first.order.id)
       }
       let result = try await ledger.submit(
         [charge("1", on: 2)], claiming: [key("1")], by: "anna", on: 3.2, order: other.order.id)
-      #expect(result?.namedOrder == .matched(.alreadyFulfilled))
+      #expect(result?.outcome.warnings.contains(.orderAlreadyFulfilled) == true)
     }
   }
 
@@ -205,7 +205,7 @@ struct OrderTests {
         accountID: "anna", productID: "monthly", at: day(5))
       let result = try await ledger.submit(
         [charge("2", on: 30, asOf: 30)], claiming: [key("2")], by: "anna", on: 30.1)
-      #expect(result?.fulfilledOrder == nil)
+      #expect(result?.outcome.orderID == nil)
       #expect(try await ledger.orders.order(order.order.id)?.order.status == .open)
     }
   }
@@ -233,7 +233,7 @@ struct OrderTests {
         accountID: "ben", productID: "monthly", at: day(0))
       let result = try await ledger.submit(
         [charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1, order: order.order.id)
-      #expect(result?.namedOrder == .matched(.accountMismatch))
+      #expect(result?.outcome.warnings.contains(.orderAccountMismatch) == true)
       #expect(try await ledger.orders.order(order.order.id)?.order.status == .open)
       #expect(try await ledger.owner(of: "1") == "anna")
     }
@@ -246,8 +246,8 @@ struct OrderTests {
         accountID: "anna", productID: "monthly", at: day(0))
       let result = try await ledger.submit(
         [charge("1", on: 0.1)], claiming: [key("1")], by: "anna", on: 0.2, order: UUID())
-      #expect(result?.namedOrder == .unknown)
-      #expect(result?.fulfilledOrder == order.order.id)
+      #expect(result?.outcome.warnings.contains(.orderUnknown) == true)
+      #expect(result?.outcome.orderID == order.order.id)
       #expect(try await ledger.orders.order(order.order.id)?.order.status == .fulfilled)
     }
   }
@@ -345,7 +345,7 @@ struct OrderTests {
           """)
         let result = try await ledger.submit(
           [charge("1", on: 1)], claiming: [key("1")], by: "anna", on: 1.1)
-        #expect(result?.fulfilledOrder == monthly.order.id)
+        #expect(result?.outcome.orderID == monthly.order.id)
       }
       let context = try await ledger.database.withTransaction { transaction in
         var reader = OriginalTransactionReader(isLocking: false)
@@ -367,7 +367,7 @@ struct OrderTests {
       #expect(order.answered(at: day(7)).order.status == .expired)
       let result = try await ledger.submit(
         [charge("1", on: 9)], claiming: [key("1")], by: "anna", on: 9.1)
-      #expect(result?.fulfilledOrder == order.order.id)
+      #expect(result?.outcome.orderID == order.order.id)
       let stored = try await ledger.orders.order(order.order.id)
       #expect(stored?.answered(at: day(10)).order.status == .fulfilled)
     }
