@@ -8,7 +8,7 @@ package import Subscriptions
 /// let current = try await reader.entitlements(of: "klara", now: now)
 /// let hasPro = current.contains { $0.name == "pro" && $0.isActive }
 /// // As of May, as known in June:
-/// let past = try await reader.entitlements(of: "klara", at: may, knownAt: june)
+/// let past = try await reader.entitlements(of: ["klara"], at: may, knownAt: june)[0]
 /// ```
 package struct EntitlementReader: Sendable {
   private let ledger: Ledger
@@ -76,13 +76,6 @@ package struct EntitlementReader: Sendable {
     let rows =
       if let current { current } else { try await ledger.core.holdingBatcher.read(accountIDs) }
     return try accountIDs.map { entitlements(of: $0, holding: try rows.holdings(of: $0), at: now) }
-  }
-
-  /// Reads an account's entitlements at any time, as known now or at `knownAt`.
-  package func entitlements(of accountID: String, at moment: Timestamp, knownAt: Timestamp?)
-    async throws -> [Entitlement]
-  {
-    try await entitlements(of: [accountID], at: moment, knownAt: knownAt)[0]
   }
 
   /// Histories read concurrently; each takes a connection, and other requests need some too.
