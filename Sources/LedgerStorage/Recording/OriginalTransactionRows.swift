@@ -153,26 +153,21 @@ struct StatusRow: Hashable, Sendable {
     }
   }
 
-  static func insert(_ rows: [SQL]) -> [SQL] {
-    rows.rowLists.map { rows in
-      """
-      INSERT INTO tenure.renewal_status (environment, original_transaction_id, number,
-        recorded_at, as_of, auto_renews, phase, grace_ends_at, auto_renew_product_id, expiration_intent,
-        app_account_token, token_account_key, is_commitment)
-      VALUES \(rows)
-      """
-    }
-  }
-
-  /// The row for ``insert(_:)``.
-  func values(line: OriginalTransactionKey) -> SQL {
-    """
-    (\(line.environment), \(line.originalTransactionID), \(number), \(recordedAt),
-      \(status.asOf), \(status.autoRenews), \(status.phase?.name), \(status.phase?.graceEnd),
-      \(status.autoRenewProductID), \(status.expirationIntent), \(status.appAccountToken),
-      \(tokenHolder), \(status.isCommitment))
-    """
-  }
+  static let insert = InsertStatement<(line: OriginalTransactionKey, row: StatusRow)>(
+    into: "renewal_status",
+    columns: [
+      Column("environment", \.line.environment),
+      Column("original_transaction_id", \.line.originalTransactionID),
+      Column("number", \.row.number), Column("recorded_at", \.row.recordedAt),
+      Column("as_of", \.row.status.asOf), Column("auto_renews", \.row.status.autoRenews),
+      Column("phase", \.row.status.phase?.name),
+      Column("grace_ends_at", \.row.status.phase?.graceEnd),
+      Column("auto_renew_product_id", \.row.status.autoRenewProductID),
+      Column("expiration_intent", \.row.status.expirationIntent),
+      Column("app_account_token", \.row.status.appAccountToken),
+      Column("token_account_key", \.row.tokenHolder),
+      Column("is_commitment", \.row.status.isCommitment),
+    ])
 }
 
 extension OwnershipAction {

@@ -120,15 +120,18 @@ struct ProjectionWriter {
 
   /// The rows derived from one item each.
   private func itemProjections() -> [SQL] {
-    var (statuses, actions): ([SQL], [SQL]) = ([], [])
+    var statuses: [(line: OriginalTransactionKey, row: StatusRow)] = []
+    var actions: [SQL] = []
     for (item, source) in items {
       switch item.content {
       case .evidence(.renewalStatus(let status, _)):
         let holder = line.history.holder(of: status.appAccountToken)
         statuses.append(
-          StatusRow(
-            number: item.number, recordedAt: item.recordedAt, status: status, tokenHolder: holder
-          ).values(line: item.line))
+          (
+            item.line,
+            StatusRow(
+              number: item.number, recordedAt: item.recordedAt, status: status, tokenHolder: holder)
+          ))
       case .action(let action):
         let recorded = RecordedAction(
           action, recorded: RecordingOrder(at: item.recordedAt, number: item.number))
