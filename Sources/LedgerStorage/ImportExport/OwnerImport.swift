@@ -48,12 +48,7 @@ package struct ImportStore: LedgerStore {
         do {
           try await insert(
             new.map { owners[$0] }, keys: known.accounts, from: source, at: now)
-        } catch let error as PostgresError
-          where Self.isDuplicate(error) && attempt < Self.patience
-        {
-          // A concurrent transaction has written one of the original transactions or accounts.
-          continue
-        } catch is AccountErased where attempt < Self.patience {
+        } catch  where attempt < Self.patience && Self.isOvertaken(error) {
           continue
         }
       }
@@ -67,9 +62,11 @@ package struct ImportStore: LedgerStore {
     preconditionFailure("The last attempt returns or throws.")
   }
 
-  /// Whether a row exists already; Citus reports errors on its nodes as internal errors.
-  private static func isDuplicate(_ error: PostgresError) -> Bool {
-    error.sqlState == .uniqueViolation
+  /// Whether a concurrent transaction has written one of the original transactions or accounts;
+  /// Citus reports errors on its nodes as internal errors.
+  private static func isOvertaken(_ error: any Error) -> Bool {
+    guard let error = error as? PostgresError else { return error is AccountErased }
+    return error.sqlState == .uniqueViolation
       || error.sqlState == .internalError && error.message.contains("duplicate key value")
   }
 

@@ -141,27 +141,21 @@ extension Job.Key {
 
 extension Job {
   package var subjectID: UUID {
-    get throws {
-      guard let id = UUID(uuidString: subject) else { throw DecodingFault.unknownValue }
-      return id
-    }
+    get throws { try Self.known(UUID(uuidString: subject)) }
   }
 
   package var originalTransaction: OriginalTransactionKey {
-    get throws {
-      guard let line = OriginalTransactionKey(subject: subject) else {
-        throw DecodingFault.unknownValue
-      }
-      return line
-    }
+    get throws { try Self.known(OriginalTransactionKey(subject: subject)) }
   }
 
   /// The two parts of a subject `environment/name`.
   package var scope: (environment: Environment, name: String) {
-    get throws {
-      guard let parts = Self.parts(of: subject) else { throw DecodingFault.unknownValue }
-      return parts
-    }
+    get throws { try Self.known(Self.parts(of: subject)) }
+  }
+
+  private static func known<Value>(_ value: Value?) throws -> Value {
+    guard let value else { throw DecodingFault.unknownValue }
+    return value
   }
 
   fileprivate static func parts(of subject: String) -> (environment: Environment, name: String)? {
