@@ -35,11 +35,6 @@ package enum OwnershipPolicy: Hashable, Sendable {
   /// Every account that submitted an original transaction owns all of it.
   case shared
 
-  ///
-  /// | # | when | owner |
-  /// | --- | --- | --- |
-  /// | 1 | accounts submitted the original transaction | each of them |
-  /// | 2 | otherwise | none |
   /// All policies, the present rule with its own constants.
   package static let all: [OwnershipPolicy] = [
     .presentRule(.standard), .untilItLapses, .firstOwnerKeeps, .latestSubmitterTakes,
