@@ -16,7 +16,7 @@ struct ProjectionWriter {
   let catalogue: Catalogue?
   /// Where the evidence came from; nil leaves repetitions as they are.
   var source: EntrySource?
-  /// The transactions that get another order, or with nil, none.
+  /// The transactions of the recording that get another order, or with nil, none.
   var orders: [TransactionKey: UUID?] = [:]
 
   /// The entry of the items, chained to the one before, and all projections, in an order that foreign
@@ -198,20 +198,6 @@ struct ProjectionWriter {
     let before = Movement.movements(of: stored.line, rule: stored.rule, in: catalogue)
     return MovementChange(of: first, from: before, to: after)
       .statements(at: moment, isFirst: !stored.hasMovements)
-  }
-}
-
-extension ProjectionWriter {
-  /// - Parameter orders: Of all transactions in the recording.
-  init(
-    _ recorded: RecordedOriginalTransaction, source: EntrySource, catalogue: Catalogue,
-    orders: [TransactionKey: UUID?]
-  ) {
-    self.init(
-      stored: recorded.before, line: recorded.line, rule: recorded.rule,
-      items: recorded.items.map { (item: $0, source: source) },
-      holdings: recorded.holdings, names: recorded.names, catalogue: catalogue, source: source,
-      orders: orders.filter { recorded.line.heads[$0.key.line] != nil })
   }
 }
 

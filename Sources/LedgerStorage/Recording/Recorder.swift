@@ -129,9 +129,11 @@ struct Recorder: LedgerStore {
     _ recording: Recording, _ affected: AffectedState, terms: AccessTerms, at now: Timestamp,
     polled: OriginalTransactionKey? = nil, sealing: Bool = true
   ) throws -> Outbox {
-    let written = try recording.distinctOriginals.map {
+    let written = try recording.distinctOriginals.map { original in
       try ProjectionWriter(
-        $0, source: recording.source, catalogue: terms.catalogue,
+        stored: original.before, line: original.line, rule: original.rule,
+        items: original.items.map { ($0, recording.source) }, holdings: original.holdings,
+        names: original.names, catalogue: terms.catalogue, source: recording.source,
         orders: affected.orders.assigned
       ).statements()
     }
