@@ -17,15 +17,16 @@ package struct Rate: Hashable, Sendable {
   package let validFrom: String
   /// A decimal number.
   package let value: String
+}
 
-  /// - Throws: ``RateFault``.
+extension Rate {
   package init(_ subject: Subject, _ value: String, validFrom: String) throws(RateFault) {
     var subject = subject
     if case .exchange(let currency, let reportingCurrency) = subject {
       subject = .exchange(
         currency: currency.uppercased(), reportingCurrency: reportingCurrency.uppercased())
     }
-    self.init(stored: subject, value, validFrom: validFrom)
+    self.init(subject: subject, validFrom: validFrom, value: value)
     if case .exchange(let currency, let reportingCurrency) = subject {
       for (field, code) in [
         (RateFault.Field.currency, currency), (.reportingCurrency, reportingCurrency),
@@ -58,10 +59,6 @@ package struct Rate: Hashable, Sendable {
   /// The codes of ISO 4217, past ones included.
   package static let currencies = Set(
     Locale.Currency.isoCurrencies.map { $0.identifier.uppercased() })
-
-  fileprivate init(stored subject: Subject, _ value: String, validFrom: String) {
-    (self.subject, self.value, self.validFrom) = (subject, value, validFrom)
-  }
 
   /// For example `USD in EUR`.
   package var label: String {
@@ -112,12 +109,12 @@ package struct RateStore: LedgerStore {
       currency, reportingCurrency, value, day in
       value.map {
         Rate(
-          stored: .exchange(currency: currency, reportingCurrency: reportingCurrency), $0,
-          validFrom: day)
+          subject: .exchange(currency: currency, reportingCurrency: reportingCurrency),
+          validFrom: day, value: $0)
       }
     }
       + rows[1].decode(String?.self, String?.self, String.self).compactMap { product, value, day in
-        value.map { Rate(stored: .commission(productID: product), $0, validFrom: day) }
+        value.map { Rate(subject: .commission(productID: product), validFrom: day, value: $0) }
       }
   }
 

@@ -124,15 +124,15 @@ extension Entitlement {
   /// Active before inactive and billing retry before ended, then the longer, then by identifiers
   /// and source: the answer never depends on the order of reading.
   private func isBetter(than other: Entitlement) -> Bool {
-    if isActive != other.isActive { return isActive }
-    let isInRetry = state == .inBillingRetry
-    if isInRetry != (other.state == .inBillingRetry) { return isInRetry }
+    if rank != other.rank { return rank > other.rank }
     if order != other.order { return order > other.order }
     func names(_ one: Entitlement) -> (String, String, String) {
       (one.environment?.rawValue ?? "", one.source.rawValue, one.endedBecause?.rawValue ?? "")
     }
     return names(self) < names(other)
   }
+
+  private var rank: Int { isActive ? 2 : state == .inBillingRetry ? 1 : 0 }
 
   private var order: (Int64, TransactionID, OriginalTransactionID, ProductID) {
     (
