@@ -59,11 +59,9 @@ package struct EventFeed: LedgerStore {
     FROM last AS l
     """,
   ]
-}
 
-// MARK: Reading
+  // MARK: Reading
 
-extension EventFeed {
   /// Assigns positions to new events and reads a page of the feed.
   ///
   /// - Parameter cursor: The end of the previous page; nil: the oldest event.

@@ -165,9 +165,7 @@ package struct OriginalTransactionState: Hashable, Sendable {
     autoRenews = renewal.autoRenews
     phase = renewal.phase
   }
-}
 
-extension OriginalTransactionState {
   /// Reads the names of the columns of original transactions that do not show a state.
   static func differing(_ states: [(line: OriginalTransactionKey, state: Self)])
     -> Query<[OriginalTransactionKey: [String]]>

@@ -247,9 +247,9 @@ package struct SchemaMigrator: Sendable {
     ).decodeFirst(Int.self, String.self, Int.self)
     return oldest.map { "process \($0) of \($1), for \($2) s" } ?? "unknown"
   }
-}
 
-extension SchemaMigrator {
+  // MARK: Privileges
+
   /// Grants the group roles their privileges where they are missing.
   ///
   /// An owner without the right to create roles makes a schema without them; they can be created
@@ -319,9 +319,7 @@ package enum SchemaStatus: Hashable, Sendable {
   case current
   /// A later version that supports the program until it is replaced.
   case ahead(version: Int)
-}
 
-extension SchemaStatus {
   package static func sentence(on version: Int) -> String {
     "The database schema is version \(version), which also supports version "
       + "\(SchemaMigrator.currentVersion): an upgrade is in progress."

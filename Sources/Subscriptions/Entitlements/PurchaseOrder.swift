@@ -52,6 +52,18 @@ package struct PurchaseOrder: Hashable, Sendable {
     fileprivate func pays(_ account: AccountKey) -> Bool {
       decision.owner == account && charge.revocation == nil && charge.supersededAt == nil
     }
+
+    /// Whether Apple charged automatically, so that nothing can have been ordered.
+    package var isAutomaticRenewal: Bool {
+      decision.isAutomaticRenewal(charge.kind) && !isBoughtByAnother
+    }
+
+    fileprivate var isCalledAutomatic: Bool { charge.kind == .renewal && !isBoughtByAnother }
+
+    /// Whether another account bought it, though Apple charged at the period's end.
+    private var isBoughtByAnother: Bool {
+      [.orderedByAnotherAccount, .tokenOfAnotherAccount].contains(decision.renewal.reason)
+    }
   }
 
   /// Matches the order that a submission names, whatever the dates, but not with a charge that
@@ -121,19 +133,5 @@ package struct PurchaseOrder: Hashable, Sendable {
     }
     let open = candidates.filter { $0.status == .open }
     return (open.isEmpty ? candidates : open).max { ($0.createdAt, $0.id) < ($1.createdAt, $1.id) }
-  }
-}
-
-extension PurchaseOrder.Payment {
-  /// Whether Apple charged automatically, so that nothing can have been ordered.
-  package var isAutomaticRenewal: Bool {
-    decision.isAutomaticRenewal(charge.kind) && !isBoughtByAnother
-  }
-
-  fileprivate var isCalledAutomatic: Bool { charge.kind == .renewal && !isBoughtByAnother }
-
-  /// Whether another account bought it, though Apple charged at the period's end.
-  private var isBoughtByAnother: Bool {
-    [.orderedByAnotherAccount, .tokenOfAnotherAccount].contains(decision.renewal.reason)
   }
 }
