@@ -192,7 +192,6 @@ extension Array where Element == SQL {
 }
 
 extension Array {
-  /// Consecutive parts of at most `size` elements.
   func batches(of size: Int) -> [[Element]] {
     stride(from: 0, to: count, by: size).map { Array(self[$0..<Swift.min($0 + size, count)]) }
   }

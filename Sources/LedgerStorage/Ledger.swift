@@ -90,7 +90,6 @@ extension LedgerStore {
   package var changes: RecentWrites { core.changes }
   var metrics: LedgerMetrics { core.metrics }
   var orderLifetime: Duration { core.orderLifetime }
-  /// The kinds of write-backs that are queued.
   package var writeBackKinds: Set<WriteBack.Kind> { core.writeBackKinds }
 
   /// Notifies listeners and counts a recording, once the transaction commits.

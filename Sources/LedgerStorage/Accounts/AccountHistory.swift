@@ -191,7 +191,6 @@ extension AccountStore {
     """
   }
 
-  /// Reads entries, latest first.
   private func storedEntries(
     _ condition: SQL, before position: HistoryPosition?, limit: Int
   ) async throws -> [StoredEntry] {

@@ -9,7 +9,6 @@ package struct Account: Hashable, Sendable {
   /// The token to pass to StoreKit; permanent.
   package let appAccountToken: UUID
   package let createdAt: Timestamp
-  /// The account that this one was merged into.
   package var mergedInto: AccountKey?
   /// What the app calls the customer.
   package var label: String?
@@ -31,7 +30,6 @@ package struct AccountStore: LedgerStore {
     try await database.query(Self.select(account: id)).decode(into: Account.init).first
   }
 
-  /// The account to which a token was issued.
   package func account(issued token: UUID) async throws -> Account? {
     let keys = try await database.query(
       "SELECT account_key FROM tenure.account_by_token WHERE app_account_token = \(token)"
@@ -121,7 +119,6 @@ package struct AccountStore: LedgerStore {
     case id
   }
 
-  /// Reads accounts in an order, after `last`.
   package func accounts(
     by order: Order, since: Timestamp? = nil, after last: (createdAt: Timestamp, id: String)? = nil,
     limit: Int

@@ -474,7 +474,6 @@ package struct ImportProgress: Hashable, Sendable {
 }
 
 extension OriginalTransaction {
-  /// The account of the latest import.
   fileprivate var importedFor: AccountKey? { history.importedOverrides.last?.account }
 
   /// Whether it was imported and Apple has not returned a charge yet.

@@ -212,7 +212,6 @@ struct OrderMatching: Sendable {
     events.append(LedgerEvent(kind, at: now, account: account, data: data))
   }
 
-  /// The stored orders of a charge's transactions.
   private static func orders(of charge: Charge, in original: RecordedOriginalTransaction)
     -> [(key: TransactionKey, order: UUID)]
   {

@@ -9,7 +9,6 @@ struct EvidenceBatch: Sendable {
   /// An account's claim on transactions that it submitted, in the order of their purchase dates.
   var claim: (account: AccountKey, transactions: [TransactionKey], receivedAt: Timestamp)?
   var ownerOverrides: [OwnerOverride] = []
-  /// Overrides of whole original transactions, by an import.
   var importedOverrides: [OriginalTransactionOverride] = []
   var source: EntrySource
 }
@@ -293,7 +292,6 @@ package struct RecordedOriginalTransaction: Sendable {
     return (rule.charges[position], recorded)
   }
 
-  /// Whether the recording has the account's first claim of a charge.
   package func hasFirstClaim(by account: AccountKey, on charge: Charge) -> Bool {
     let claims = items.contains { item in
       guard case .action(.claim(let claim)) = item.content else { return false }

@@ -131,7 +131,6 @@ extension LedgerItem.Content {
 
 /// An item as ``LedgerItem/Content/encoded()`` writes it.
 private struct StoredItem: Decodable {
-  /// The content, of an original transaction.
   let content: (OriginalTransactionKey) -> LedgerItem.Content
 
   init(from decoder: any Decoder) throws {

@@ -89,7 +89,6 @@ package struct SubmissionStore: LedgerStore {
     try await ExchangeLog.of(submission: submission).shortAnswers(in: database)
   }
 
-  /// A submission with its verified evidence.
   package struct VerifiedSubmission: Sendable {
     package var submission: Submission
     package var source: EntrySource.Kind
