@@ -55,13 +55,21 @@ extension Recorder {
     let products = Set(
       original.line.history.transactions.map(\.key.productID) + records.map(\.key.productID))
 
-    let (found, opened) = try await transaction.read(
-      KnownAccount.query(accounts.subtracting(known.keys)),
-      OpenedOrder.query(of: claimants, for: products))
-    var known = known.filter { accounts.contains($0.key) }.merging(found) { $1 }
-    context.orders = opened
-    try await followMerges(
-      of: claimants, for: products, knowing: &known, orders: &context.orders, in: transaction)
+    var known = known.filter { accounts.contains($0.key) }
+    var (missing, asked, heirs) = (accounts.subtracting(known.keys), accounts, claimants)
+    repeat {
+      let (found, opened) = try await transaction.read(
+        KnownAccount.query(missing), OpenedOrder.query(of: heirs, for: products))
+      known.merge(found) { $1 }
+      context.orders.formUnion(opened)
+      // Accounts that opened orders before a merge, and those that have them now.
+      missing = Set(context.orders.map(\.account)).union(known.values.compactMap(\.mergedInto))
+        .subtracting(asked)
+      asked.formUnion(missing)
+      heirs = missing.filter { heir in
+        known.contains { $0.value.mergedInto == heir && claimants.contains($0.key) }
+      }
+    } while !missing.isEmpty
     for (key, account) in known {
       context.names[key] = account.id
       context.erasures[key] = account.erasedAt
@@ -71,28 +79,6 @@ extension Recorder {
       }
     }
     return context
-  }
-
-  /// Reads the accounts into which others were merged, with their orders.
-  private func followMerges(
-    of claimants: Set<AccountKey>, for products: Set<ProductID>,
-    knowing known: inout [AccountKey: KnownAccount], orders: inout Set<OpenedOrder>,
-    in transaction: Transaction
-  ) async throws {
-    while true {
-      // Accounts that opened orders before a merge, and those that have them now.
-      let missing = Set(orders.map(\.account)).union(known.values.compactMap(\.mergedInto))
-        .subtracting(known.keys)
-      guard !missing.isEmpty else { return }
-      let heirs = missing.filter { heir in
-        known.contains { $0.value.mergedInto == heir && claimants.contains($0.key) }
-      }
-      let (found, opened) = try await transaction.read(
-        KnownAccount.query(missing), OpenedOrder.query(of: heirs, for: products))
-      guard !found.isEmpty else { return }
-      known.merge(found) { $1 }
-      orders.formUnion(opened)
-    }
   }
 }
 
