@@ -35,13 +35,14 @@ struct StoredEntry: Hashable, Sendable {
   /// Decodes the items; throws ``LedgerError/unreadableEntry`` if this version can't read them.
   func items() throws -> [HistoryItem] {
     guard format == Self.currentFormat,
-      let stored = try? JSONDecoder().decode([StoredItem].self, from: Data(body.utf8))
+      let stored = try? JSONDecoder().decode(
+        [StoredItem].self, from: Data(body.utf8), configuration: line)
     else { throw LedgerError.unreadableEntry(line: line, number: number) }
     return stored.enumerated().map { index, item in
       let number = number - stored.count + 1 + index
       return (
         LedgerItem(
-          line: line, number: number, recordedAt: recordedAt, content: item.content(line)), source
+          line: line, number: number, recordedAt: recordedAt, content: item.content), source
       )
     }
   }
@@ -129,11 +130,11 @@ extension LedgerItem.Content {
   }
 }
 
-/// An item as ``LedgerItem/Content/encoded()`` writes it.
-private struct StoredItem: Decodable {
-  let content: (OriginalTransactionKey) -> LedgerItem.Content
+/// An item of an original transaction, as ``LedgerItem/Content/encoded()`` writes it.
+private struct StoredItem: DecodableWithConfiguration {
+  let content: LedgerItem.Content
 
-  init(from decoder: any Decoder) throws {
+  init(from decoder: any Decoder, configuration line: OriginalTransactionKey) throws {
     let object = try decoder.container(keyedBy: LedgerItem.Kind.self)
     guard let kind = object.allKeys.first, object.allKeys.count == 1 else {
       throw DecodingFault.unknownValue
@@ -141,31 +142,21 @@ private struct StoredItem: Decodable {
     func value<Value: Decodable>(_ type: Value.Type = Value.self) throws -> Value {
       try object.decode(type, forKey: kind)
     }
-    switch kind {
-    case .transaction:
-      let record: TransactionRecord = try value()
-      content = { _ in .evidence(.transaction(record)) }
-    case .renewalStatus:
-      let status: RenewalStatus = try value()
-      content = { .evidence(.renewalStatus(status, line: $0)) }
-    case .link:
-      let link: Link = try value()
-      content = { .evidence(.link(line: $0, previous: link.previous)) }
-    case .claim:
-      let claim: Claim = try value()
-      content = { _ in .action(.claim(claim)) }
-    case .ownerOverride:
-      // An override of a whole original transaction has a date until which it applies.
-      if let imported = try? value(OriginalTransactionOverride.self) {
-        content = { _ in .action(.importedOverride(imported)) }
-      } else {
-        let ownerOverride: OwnerOverride = try value()
-        content = { _ in .action(.ownerOverride(ownerOverride)) }
+    content =
+      switch kind {
+      case .transaction: .evidence(.transaction(try value()))
+      case .renewalStatus: .evidence(.renewalStatus(try value(), line: line))
+      case .link: .evidence(.link(line: line, previous: try value(Link.self).previous))
+      case .claim: .action(.claim(try value()))
+      case .ownerOverride:
+        // An override of a whole original transaction has a date until which it applies.
+        if let imported = try? value(OriginalTransactionOverride.self) {
+          .action(.importedOverride(imported))
+        } else {
+          .action(.ownerOverride(try value()))
+        }
+      case .decided, .claimed, .corrected, .placed: .ownership(try value())
       }
-    case .decided, .claimed, .corrected, .placed:
-      let change: OwnershipChange = try value()
-      content = { _ in .ownership(change) }
-    }
   }
 }
 
