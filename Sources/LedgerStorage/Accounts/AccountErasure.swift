@@ -51,27 +51,18 @@ extension AccountStore {
       guard let account = try found.decode(into: Account.init).first else {
         throw LedgerError.unknownAccount(accountID)
       }
-      let erasure: Erasure
-      let submissions: [UUID]
-      var renaming: [SQL] = []
-      if account.isErased {
-        submissions = try await self.submissions(of: account.key, in: transaction)
-        // Only data that was in flight at its erasure is left.
-        let known = try await transaction.read(KnownAccount.query([account.key]))[account.key]
-        guard let erasedAt = known?.erasedAt else {
-          preconditionFailure("An account with a pseudonym has an erasure date.")
-        }
-        erasure = Erasure(pseudonym: account.id, erasedAt: erasedAt)
-      } else {
-        let lastCharge = try await lock(account, in: transaction)
-        // The rule ignores it for earlier charges, so no decision changes, not even early renewals.
-        erasure = Erasure(
-          pseudonym: Account.pseudonym(of: account.key),
-          erasedAt: max(now, lastCharge.map { $0 + .milliseconds(1) } ?? now))
-        submissions = try await self.submissions(of: account.key, in: transaction)
-        let lines = try await ownership.lines(of: account.key, in: transaction)
-        renaming = Self.rename(account, erasure) + [PollTarget.forget(submissions, on: lines)]
-      }
+      // Of an erased one only data that was in flight at its erasure is left.
+      let lastCharge = account.isErased ? nil : try await lock(account, in: transaction)
+      let known = try await transaction.read(KnownAccount.query([account.key]))[account.key]
+      let submissions = try await self.submissions(of: account.key, in: transaction)
+      let lines = try await ownership.lines(of: account.key, in: transaction)
+      // The rule ignores it for earlier charges, so no decision changes, not even early renewals.
+      let erasure = Erasure(
+        pseudonym: Account.pseudonym(of: account.key),
+        erasedAt: known?.erasedAt ?? max(now, lastCharge.map { $0 + .milliseconds(1) } ?? now))
+      let renaming =
+        account.isErased
+        ? [] : Self.rename(account, erasure) + [PollTarget.forget(submissions, on: lines)]
       let results = try await transaction.batch(
         renaming + [Self.eraseSubmissions(of: account.key, at: now)]
           + Self.endJobs(of: account.key, submissions))
