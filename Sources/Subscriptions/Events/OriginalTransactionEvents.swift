@@ -127,7 +127,7 @@ package struct OriginalTransactionEvents: Sendable {
 
   private var statusEvents: [Item] {
     guard let outlook = after.outlook, let charge = after.latest else { return [] }
-    let known = knownOutlook ?? RenewalOutlook(afterPurchaseOf: charge)
+    let known = knownOutlook ?? RenewalOutlook(productID: charge.productID)
     guard (outlook.autoRenews, outlook.productID) != (known.autoRenews, known.productID) else {
       return []
     }
@@ -232,27 +232,23 @@ struct ObservedState: Sendable {
 }
 
 struct RenewalOutlook: Hashable, Sendable {
-  var autoRenews: Bool
+  /// The defaults are what a purchase implies.
+  var autoRenews = true
   var productID: ProductID
-  var phase: RenewalStatus.Phase
+  var phase = RenewalStatus.Phase.undisturbed
+}
 
-  init(afterPurchaseOf charge: Charge) {
-    autoRenews = true
-    productID = charge.productID
-    phase = .undisturbed
-  }
-
+extension RenewalOutlook {
   /// Nil for purchases that don't renew.
   init?(_ rule: OwnershipRule) {
     guard let position = rule.charges.latestPosition, rule.charges[position].isSubscription else {
       return nil
     }
-    let charge = rule.charges[position]
-    self.init(afterPurchaseOf: charge)
     let renewal = rule.renewal(ofChargeAt: position)
-    autoRenews = renewal.autoRenews
-    phase = renewal.phase
-    productID = rule.course.announcedProduct(after: position) ?? productID
+    self.init(
+      autoRenews: renewal.autoRenews,
+      productID: rule.course.announcedProduct(after: position) ?? rule.charges[position].productID,
+      phase: renewal.phase)
   }
 }
 
