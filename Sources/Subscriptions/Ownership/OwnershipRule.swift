@@ -40,7 +40,7 @@ package struct OwnershipRule: Sendable {
     let charges = Charge.charges(in: history)
     self.init(
       history, charges: charges, recorded: charges.map { _ in .undecided }, constants: constants)
-    sweep(charges.indices)
+    for position in charges.indices { decideWithoutClaim(position) }
     perform(history.actions)
     decidePlaced()
     followMerges()
@@ -77,10 +77,6 @@ package struct OwnershipRule: Sendable {
   package var course: RenewalForecast { autoRenewal.course }
 
   // MARK: The table
-
-  private mutating func sweep(_ range: Range<Int>) {
-    for position in range where !isSettled[position] { decideWithoutClaim(position) }
-  }
 
   /// Decides the unsettled charges again that depend on the charge at `start`, which changed: a
   /// decision depends only on the owner of the charge before.
@@ -224,7 +220,7 @@ package struct OwnershipRule: Sendable {
         owner: ownerOverride.account, rule: .administrator, renewal: renewalEvidence(at: position))
       isSettled[position] = true
     }
-    if let first = settled.first { sweep(first + 1..<charges.endIndex) }
+    for position in settled { sweep(after: position) }
   }
 
   /// Row 0: the last override of a charge; a released charge goes to its next claimant.
