@@ -118,22 +118,12 @@ package enum OwnershipPolicy: Hashable, Sendable {
       var history = line.history
       history.orders = []
       return Self.verdicts(OwnershipRule(history), on: recorded.charges)
-    case .firstOwnerKeeps, .latestSubmitterTakes, .shared:
+    case .firstOwnerKeeps, .latestSubmitterTakes, .tokenDecides, .shared:
       let submitters = line.history.submitters
       return zip(recorded.charges, recorded.decisions).map { charge, decision in
-        verdict(decision) {
-          Verdict(
-            owners: owners(of: charge, among: submitters, line.history), reason: .submission(self))
-        }
-      }
-    case .tokenDecides:
-      return zip(recorded.charges, recorded.decisions).map { charge, decision in
-        verdict(decision) {
-          let buyer = line.history.buyer(by: charge.appAccountToken, asOf: charge.date)
-          return Verdict(
-            owners: [buyer].compactMap { $0.map { line.history.successor(of: $0) } },
-            reason: .token)
-        }
+        // Row 0 of every policy.
+        decision.rule == .administrator || decision.renewal.reason == .released
+          ? Verdict(decision) : verdict(on: charge, among: submitters, line.history)
       }
     }
   }
@@ -143,29 +133,31 @@ package enum OwnershipPolicy: Hashable, Sendable {
       guard let position = rule.position(of: charge.id) else {
         preconditionFailure("Both have the charges of one history.")
       }
-      let decision = rule.decisions[position]
-      return Verdict(owners: [decision.owner].compactMap(\.self), reason: .decision(decision))
+      return Verdict(rule.decisions[position])
     }
   }
 
-  /// Row 0 of every policy.
-  private func verdict(_ recorded: Decision, otherwise: () -> Verdict) -> Verdict {
-    guard recorded.rule == .administrator || recorded.renewal.reason == .released else {
-      return otherwise()
+  private func verdict(
+    on charge: Charge, among submitters: [AccountKey], _ history: EvidenceHistory
+  ) -> Verdict {
+    if self == .tokenDecides {
+      let buyer = history.buyer(by: charge.appAccountToken, asOf: charge.date)
+      return Verdict(owners: buyer.map { [history.successor(of: $0)] } ?? [], reason: .token)
     }
-    return Verdict(owners: [recorded.owner].compactMap(\.self), reason: .decision(recorded))
-  }
-
-  private func owners(
-    of charge: Charge, among submitters: [AccountKey], _ history: EvidenceHistory
-  ) -> [AccountKey] {
     let present = submitters.filter { !history.isErased($0, by: charge.date) }
-    switch self {
-    case .firstOwnerKeeps: return Array(present.prefix(1))
-    case .latestSubmitterTakes: return Array(present.suffix(1))
-    case .shared, .presentRule, .untilItLapses, .tokenDecides:
-      return present.reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
-    }
+    let owners: [AccountKey] =
+      switch self {
+      case .firstOwnerKeeps: Array(present.prefix(1))
+      case .latestSubmitterTakes: Array(present.suffix(1))
+      default: present.reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
+      }
+    return Verdict(owners: owners, reason: .submission(self))
+  }
+}
+
+extension OwnershipPolicy.Verdict {
+  fileprivate init(_ decision: Decision) {
+    self.init(owners: [decision.owner].compactMap(\.self), reason: .decision(decision))
   }
 }
 
