@@ -60,8 +60,8 @@ extension OriginalTransactionKey: RowDecodable {
 }
 
 extension [OriginalTransactionKey] {
-  /// The condition on the columns of the keys, of which there must be one; with several, it also
-  /// holds for keys that combine theirs.
+  /// The condition on the columns of the keys; with several, it also holds for keys that combine
+  /// theirs.
   var condition: SQL {
     """
     environment \(anyOf: Set(map(\.environment)).map(\.rawValue).sorted())

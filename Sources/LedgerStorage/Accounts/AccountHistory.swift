@@ -73,7 +73,7 @@ extension AccountStore {
       """
       SELECT environment, original_transaction_id, transaction_id, product_id
       FROM tenure.ownership_action
-      WHERE \(Self.isOn(lines)) AND account_key = \(account) AND is_claim
+      WHERE \(lines.condition) AND account_key = \(account) AND is_claim
       """
     ).decode(TransactionKey.self)
     let rows = try await database.query(
@@ -83,7 +83,7 @@ extension AccountStore {
         rule IS NOT NULL, charged_at, owner_account_key, order_id, delivered_at,
         lost_at[array_position(lost_by_keys, \(account))]
       FROM tenure.store_transaction
-      WHERE \(Self.isOn(lines))
+      WHERE \(lines.condition)
       ORDER BY charged_at DESC, environment DESC, original_transaction_id DESC,
         transaction_id DESC, product_id DESC
       """
@@ -136,7 +136,7 @@ extension AccountStore {
       return AccountHistory(items: [], lookedBackTo: nil)
     }
     for _ in 0..<batches {
-      let batch = try await storedEntries(Self.isOn(ties.lines), before: last, limit: size)
+      let batch = try await storedEntries(ties.lines.condition, before: last, limit: size)
       let items = try batch.flatMap { try $0.items().reversed() }
       let wanted = items.filter { item, _ in
         kinds.contains(item.content.kind) && position?.hasShown(item) != true
@@ -156,7 +156,7 @@ extension AccountStore {
     guard !lines.isEmpty else { return [] }
     return try await storedEntries(
       """
-      \(Self.isOn(lines.sorted()))
+      \(lines.sorted().condition)
         AND source IN (\(EntrySource.Kind.administrator), \(EntrySource.Kind.import))
       """, before: nil, limit: Self.mostOverrides
     ).flatMap { try $0.items().reversed() }.filter { $0.item.content.kind == .placed }
@@ -183,13 +183,6 @@ extension AccountStore {
   }
 
   // MARK: Statements
-
-  private static func isOn(_ lines: [OriginalTransactionKey]) -> SQL {
-    """
-    environment = ANY (\(Environment.allCases))
-      AND original_transaction_id = ANY (\(lines.map(\.originalTransactionID)))
-    """
-  }
 
   private func storedEntries(
     _ condition: SQL, before position: HistoryPosition?, limit: Int

@@ -186,9 +186,7 @@ extension AccountStore {
       "SELECT order_id FROM tenure.purchase_order WHERE account_key = \(account.key)",
       "SELECT grant_id FROM tenure.account_grant WHERE account_id = \(account.id)",
       """
-      SELECT max(latest_charged_at) FROM tenure.original_transaction
-      WHERE environment IN ('production', 'sandbox')
-        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
+      SELECT max(latest_charged_at) FROM tenure.original_transaction WHERE \(lines.condition)
       """,
       "SELECT erased_at FROM tenure.account_by_key WHERE account_key = \(account.key)",
     ])
@@ -302,9 +300,7 @@ extension AccountStore {
       """
       SELECT environment, original_transaction_id, transaction_id, product_id
       FROM tenure.store_transaction
-      WHERE environment IN ('production', 'sandbox')
-        AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
-        AND owner_account_key = \(account)
+      WHERE \(lines.condition) AND owner_account_key = \(account)
       """
     ).decode(TransactionKey.self)
   }

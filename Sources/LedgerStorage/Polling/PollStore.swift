@@ -293,9 +293,7 @@ package struct PollTarget: Hashable, Sendable {
   static func forget(_ submissions: [UUID], on lines: [OriginalTransactionKey]) -> SQL {
     """
     UPDATE tenure.poll_target SET receipt_submission_id = NULL
-    WHERE environment IN ('production', 'sandbox')
-      AND original_transaction_id = ANY(\(lines.map(\.originalTransactionID)))
-      AND receipt_submission_id = ANY(\(submissions))
+    WHERE \(lines.condition) AND receipt_submission_id = ANY(\(submissions))
     """
   }
 
