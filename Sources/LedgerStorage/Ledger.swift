@@ -88,7 +88,6 @@ extension LedgerStore {
   var notificationMemory: NotificationMemory { core.notificationMemory }
   /// Accounts written moments ago, whose reads bypass the replica.
   package var changes: RecentWrites { core.changes }
-  var metrics: LedgerMetrics { core.metrics }
   var orderLifetime: Duration { core.orderLifetime }
   package var writeBackKinds: Set<WriteBack.Kind> { core.writeBackKinds }
 
