@@ -15,7 +15,7 @@ package struct RepeatedEvidence: Hashable, Sendable {
   package internal(set) var statuses: [RenewalStatus] = []
 
   /// Limits the size of the stored row.
-  static let mostStatuses = 50
+  package static let mostStatuses = 50
 
   package init() {}
 
