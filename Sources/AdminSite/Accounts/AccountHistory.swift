@@ -141,18 +141,18 @@ struct AccountHistoryRows: Sendable {
         return FactRow(action)
       case .item(let event):
         cursor.item = HistoryPosition(event.item)
-        var row = sources.fact(event)
-        let line = event.item.line
-        let link = PageLink(label: line.originalTransactionID.rawValue, href: line.href)
-        row.sentence =
-          row.sentence[0].text.linking(link, in: link.label)
-          ?? row.sentence + [(" Original transaction ", nil), (link.label, link.href), (".", nil)]
-        return row.naming(event.item.content, charged: dates)
+        return sources.fact(event).naming(event.item.content, charged: dates)
       }
     }
     if shown.count == all.count, let end = found.lookedBackTo { cursor.item = end }
     next = shown.count < all.count || found.lookedBackTo != nil ? cursor : nil
-    rows = shown.folded
+    rows = shown.folded.map { row in
+      var row = row
+      row.lineLink = row.line.map {
+        PageLink(label: $0.originalTransactionID.rawValue, href: $0.href)
+      }
+      return row
+    }
   }
 }
 
@@ -161,7 +161,7 @@ extension FactRow {
     self.init(
       at: Moment(action.actedAt), sentence: action.inWords,
       source: EntrySource.Kind.administrator.title, symbol: .administrator,
-      sourceID: action.administrator, reason: action.reason)
+      sourceID: action.administrator, reason: action.reason, rank: Self.ownerRank)
   }
 }
 
@@ -178,13 +178,20 @@ extension FactRow {
       }
     }
     let transactionID = text("transaction_id")
+    let access: String? =
+      switch kind {
+      case .entitlementGranted: "began"
+      case .entitlementExpired, .entitlementRevoked: "ended"
+      default: nil
+      }
     self.init(
       at: Moment(event.occurredAt), sentence: [(Self.sentence(event.type, data), nil)],
       source: "Event", symbol: .poll, sourceDetail: event.type, sourceID: transactionID,
       sourceHref: transactionID == nil ? nil : line?.href, line: line, chargeID: transactionID,
       rank: kind?.rank ?? 0, isRenewal: kind?.isRenewal ?? false,
-      endedEntitlement: kind?.rank == Self.lossRank
-        ? data?["entitlement"]?["entitlement"]?.string : nil)
+      access: access.flatMap { verb in
+        data?["entitlement"]?["entitlement"]?.string.map { "Access to “\($0)” \(verb)." }
+      })
   }
 
   /// An event as a sentence, from its type and data.
@@ -215,20 +222,20 @@ extension FactRow {
       case .transactionRestored: "Charge restored: \(what)."
       case .bindingClosed: "\(bound) no longer \(belong) to this account."
       case .bindingOpened: "\(bound) \(belong) to this account."
-      case .entitlementGranted: "Entitlement granted: \(what)\(until)."
-      case .entitlementExtended: "Entitlement extended: \(what)\(until)."
-      case .entitlementShortened: "Entitlement shortened: \(what)\(until)."
-      case .entitlementExpired: "Entitlement expired: \(what)."
-      case .entitlementRevoked: "Entitlement revoked: \(what)."
+      case .entitlementGranted: "Access to \(what) began\(until)."
+      case .entitlementExtended: "Access to \(what) extended\(until)."
+      case .entitlementShortened: "Access to \(what) shortened\(until)."
+      case .entitlementExpired: "Access to \(what) ended."
+      case .entitlementRevoked: "Access to \(what) was revoked."
       case .renewalStatusChanged:
         switch data?["auto_renewing"]?.bool {
-        case true?: "Renewal status changed: renews as \(renewing)."
-        case false?: "Renewal status changed: auto-renew is off."
+        case true?: "Auto-renew is on: renews as \(renewing)."
+        case false?: "Auto-renew was turned off."
         case nil: "Renewal status changed."
         }
-      case .inGracePeriod: "Billing failed; access continues in a grace period."
-      case .inBillingRetry: "Billing failed; access is suspended while Apple retries."
-      case .recovered: "Billing recovered."
+      case .inGracePeriod: "Payment failed; access continues in a grace period."
+      case .inBillingRetry: "Payment failed; access is suspended while Apple retries."
+      case .recovered: "Payment recovered."
       case .productChanged: "Product changed to \(what)."
       case .orderFulfilled: "Order fulfilled: \(what)."
       case .orderRefunded: "Order refunded: \(what)."
@@ -247,7 +254,7 @@ extension Submission {
       switch kind {
       case .receipt: "Receipt"
       case .signedTransaction: "Signed transactions"
-      default: "Deleted payload"
+      default: "Submission (its data was deleted)"
       }
     let options = [isRestore ? "restore" : nil, transactionID.map { "transaction \($0)" }]
       .compactMap(\.self)

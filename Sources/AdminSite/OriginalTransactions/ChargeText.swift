@@ -174,8 +174,9 @@ struct SourceText: Sendable {
   func fact(_ event: ChargeEvent, anchor: String? = nil) -> FactRow {
     let (entry, source) = (event.item, event.source)
     // Such a transaction looks like one that was never refunded.
+    let isReversal = notification(of: source)?.type == "REFUND_REVERSED"
     let sentence =
-      notification(of: source)?.type == "REFUND_REVERSED"
+      isReversal
       ? event.sentence.replacing(
         "Apple reported transaction", with: "Apple reversed the refund of transaction")
       : event.sentence
@@ -191,9 +192,11 @@ struct SourceText: Sendable {
         let (stated, recorded) = (Moment(date), Moment(entry.recordedAt))
         return stated.text == recorded.text ? nil : stated
       },
-      line: entry.line, chargeID: entry.content.transactionID?.rawValue, rank: entry.content.rank,
+      evidenceDate: entry.content.evidenceDate,
+      line: entry.line, chargeID: entry.content.transactionID?.rawValue,
+      rank: isReversal ? FactRow.revocationRank : entry.content.rank,
       isRenewal: entry.content.isRenewal, move: event.move.map { "from \($0.from) to \($0.to)" },
-      loss: entry.content.loss)
+      story: event.story(isReversal: isReversal))
   }
 
   /// The administrator action that caused an entry.

@@ -1,3 +1,4 @@
+import HTTPAPI
 import LedgerStorage
 import Subscriptions
 
@@ -24,6 +25,9 @@ struct FactRow: Sendable {
   /// The date of Apple's statement, if it differs from `at` by a minute or more.
   var statedAt: Moment?
 
+  /// The same to the millisecond, for whatever Apple stated.
+  var evidenceDate: Timestamp?
+
   /// The original transaction and the charge that it is about, if any.
   var line: OriginalTransactionKey?
   var chargeID: String?
@@ -33,22 +37,32 @@ struct FactRow: Sendable {
   var isRenewal = false
   /// The owners before and after a change, for example `from nils to mona`.
   var move: String?
-  /// The refund or upgrade that ended the charge, for example `monthly, charged 24 Oct 2026, was
-  /// refunded`.
-  var loss: String?
-  /// The entitlement that ended.
-  var endedEntitlement: String?
-  /// The other rows about the charge at this moment.
+  /// What happened in the customer's words, for example `Renewal of monthly on 2 Feb 2026`.
+  var story: String?
+  /// Whether the sentence is the story, with the entitlements that began and ended.
+  var isStory = false
+  /// That an entitlement began or ended with it, as in `Access to “pro” ended.`.
+  var access: String?
+  /// The original transaction, unless the page is about it.
+  var lineLink: PageLink?
+  /// The rows about the charge at this moment, without this one unless it tells the story.
   var parts: [FactRow] = []
   var partsTitle: String?
   /// Earlier renewals of the original transaction with no other row between.
   var earlier: [FactRow] = []
   var earlierTitle: String?
 
-  /// The ``rank`` of events of a loss.
-  static let lossRank = 5
-  /// The ``rank`` of changes of owner.
-  static let ownerRank = 4
+  /// Whether it reports a transaction that an earlier row has.
+  var isRepeat = false
+  /// Whether it is a part of an earlier row.
+  var isLater = false
+
+  /// The values of ``rank`` by what a row is about.
+  static let (repeatRank, statusRank, decisionRank, transactionRank, endRank) = (1, 2, 3, 4, 5)
+  /// A change of owner, or an administrator's action: the cause of the end of an entitlement.
+  static let ownerRank = 6
+  /// A refund, its reversal or an upgrade.
+  static let revocationRank = 7
 }
 
 extension FactRow {
@@ -57,8 +71,27 @@ extension FactRow {
   func naming(_ content: LedgerItem.Content, charged dates: [Charge.ID: Timestamp]) -> FactRow {
     guard case .ownership(let change) = content else { return self }
     var row = self
-    let date = dates[change.charge].map { " of \($0.dayName)" } ?? ""
-    row.sentence.insert(("\(change.charge.productID)\(date): ", nil), at: 0)
+    let name =
+      "\(change.charge.productID)" + (dates[change.charge].map { " of \($0.dayName)" } ?? "")
+    if change.action == .corrected, let move {
+      row.story = "\(name) moved \(move): late evidence from Apple showed whose it is"
+    } else if change.previousOwner == nil, change.action != .placed {
+      // Without “Decided.” or “Claimed.”.
+      let reason = row.sentence[0].text.dropLast().split(separator: ". ", maxSplits: 1).last ?? ""
+      row.story = "\(name): \(reason)"
+    }
+    row.sentence.insert(("\(name): ", nil), at: 0)
+    return row
+  }
+
+  /// Whether it has nothing but what an earlier row has, and nothing folded below it.
+  fileprivate func isRepeat(of earlier: FactRow) -> Bool {
+    isRepeat && self.earlier.isEmpty && line == earlier.line && chargeID == earlier.chargeID
+  }
+
+  fileprivate var asLater: FactRow {
+    var row = self
+    row.isLater = true
     return row
   }
 
@@ -94,21 +127,39 @@ extension [FactRow] {
         rows.append(row)
         continue
       }
-      let loss = group.lazy.compactMap(\.loss).first
-      // A loss without a cause of its own follows from a change of owner, if there was one.
-      let most =
-        loss == nil && group.contains { $0.rank == FactRow.ownerRank }
-        ? FactRow.ownerRank : FactRow.lossRank
-      let first =
-        group.indices.filter { group[$0].rank <= most }
-        .max { group[$0].rank < group[$1].rank } ?? 0
-      var row = group[first]
-      if row.rank == FactRow.lossRank, let loss {
-        let ended = group.compactMap(\.endedEntitlement).map { "“\($0)”" }
-        let end = ended.isEmpty ? "." : "; access to \(ended.joined(separator: " and ")) ended."
-        row.sentence = [(loss + end, nil)]
+      // A new charge comes with a decision.
+      let isNew = group.contains { $0.rank == FactRow.decisionRank }
+      let ranks = group.map {
+        $0.rank == FactRow.transactionRank && !isNew ? FactRow.repeatRank : $0.rank
       }
+      let first = ranks.indices.max { ranks[$0] < ranks[$1] } ?? 0
+      var row = group[first]
       row.parts = group.indices.filter { $0 != first }.map { group[$0] }
+      let access = row.parts.compactMap(\.access).withoutRepetition
+      if row.rank == FactRow.revocationRank, let date = row.evidenceDate,
+        group.contains(where: {
+          $0.rank == FactRow.transactionRank && ($0.evidenceDate ?? date) > date
+        })
+      {
+        row.story = row.story.map { "\($0); Apple had reversed it when that was reported" }
+      }
+      row.isStory = row.story != nil || !access.isEmpty && row.rank != FactRow.endRank
+      if row.isStory {
+        row.parts = group
+        row.parts[first].anchor = nil
+      }
+      row.isRepeat = ranks[first] == FactRow.repeatRank && access.isEmpty
+      if row.rank == FactRow.transactionRank {
+        // The latest report says most, such as the price.
+        for later in rows.indices.reversed() where rows[later].isRepeat(of: row) {
+          row.story = rows[later].story
+          row.parts += rows.remove(at: later).parts.map { $0.asLater }
+        }
+      }
+      if row.isStory {
+        row.sentence =
+          (row.story.map { [("\($0).", nil)] } ?? row.sentence) + access.map { (" \($0)", nil) }
+      }
       if !row.parts.isEmpty { row.partsTitle = Count.text(row.parts.count, "detail") }
       row.isRenewal = group.allSatisfy(\.isRenewal) && group.contains { $0.chargeID != nil }
       guard let last = rows.last, row.isAlike(last) else {
@@ -126,7 +177,7 @@ extension [FactRow] {
   /// Whether a row of the same moment is about the same charge as these, or about their original
   /// transaction as a whole.
   private func isAboutCharge(of row: FactRow) -> Bool {
-    guard let line = row.line, self[0].line == line else { return false }
+    guard self[0].line == row.line else { return false }
     let chargeID = lazy.compactMap(\.chargeID).first
     return chargeID == nil || row.chargeID == nil || chargeID == row.chargeID
   }
@@ -152,15 +203,54 @@ extension [[FactRow]] {
   }
 }
 
-extension LedgerItem.Content {
-  /// See ``FactRow/loss``.
-  var loss: String? {
-    guard case .evidence(.transaction(let record)) = self else { return nil }
-    let name = "\(record.key.productID), charged \(record.purchaseDate.dayName),"
-    if record.revocation.revocation?.isRefund ?? false { return "\(name) was refunded" }
-    return record.isUpgraded ? "\(name) was replaced by an upgrade" : nil
+extension ChargeEvent {
+  /// See ``FactRow/story``.
+  ///
+  /// - Parameter isReversal: Whether Apple reported the transaction because a refund was reversed.
+  func story(isReversal: Bool) -> String? {
+    switch item.content {
+    case .evidence(.transaction(let record)): record.story(isReversal: isReversal)
+    case .evidence(.renewalStatus):
+      // Without “Apple reported on …”.
+      sentence.firstRange(of: ": ").map {
+        EnumText.sentence(String(sentence[$0.upperBound...].dropLast()))
+      }
+    case .action(.claim(let claim)):
+      "\(claim.transaction.productID) was submitted; its owner did not change"
+    default: nil
+    }
   }
+}
 
+extension TransactionRecord {
+  fileprivate func story(isReversal: Bool) -> String {
+    let (product, day) = (key.productID, chargedAt.dayName)
+    let name = "\(product), charged \(day),"
+    if isReversal { return "The refund of \(name) was reversed" }
+    if let revocation = revocation.revocation {
+      return "\(name) \(revocation.isRefund ? "was refunded" : "is no longer shared")"
+    }
+    if isUpgraded { return "\(name) was replaced by an upgrade" }
+    let noun =
+      switch (periodType, kind) {
+      case (.trial, _): "Trial"
+      case (_, .renewal): "Renewal"
+      case (_, .purchase): "Purchase"
+      case (_, .unknown): "Charge"
+      }
+    let price =
+      ownershipType == .familyShared
+      ? nil
+      : priceMilliunits.flatMap { amount in
+        currency.map { Price.text(amount, currency: $0) }
+      }
+    let details = [price, expiresDate.map { "until \($0.dayName)" }].compactMap(\.self)
+    return "\(noun) of \(product) on \(day)"
+      + (details.isEmpty ? "" : ": \(details.joined(separator: ", "))")
+  }
+}
+
+extension LedgerItem.Content {
   /// The transaction that it is about; nil for a renewal status or a link.
   var transactionID: TransactionID? {
     switch self {
@@ -175,8 +265,10 @@ extension LedgerItem.Content {
   var rank: Int {
     switch self {
     case .ownership(let change):
-      [.corrected, .placed].contains(change.action) ? FactRow.ownerRank : 2
-    case .evidence(.transaction): 3
+      [.corrected, .placed].contains(change.action) ? FactRow.ownerRank : FactRow.decisionRank
+    case .evidence(.transaction(let record)):
+      record.revocation.revocation != nil || record.isUpgraded
+        ? FactRow.revocationRank : FactRow.transactionRank
     case .evidence, .action: 0
     }
   }
@@ -202,8 +294,9 @@ extension LedgerEvent.Kind {
   /// See ``FactRow/rank``.
   var rank: Int {
     switch self {
-    case .transactionRevoked, .entitlementExpired, .entitlementRevoked: FactRow.lossRank
-    case .transactionRecorded: 1
+    case .transactionRevoked, .entitlementExpired, .entitlementRevoked: FactRow.endRank
+    case .transactionRecorded, .renewalStatusChanged, .inGracePeriod, .inBillingRetry, .recovered:
+      FactRow.statusRank
     default: 0
     }
   }

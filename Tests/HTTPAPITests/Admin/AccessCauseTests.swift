@@ -451,7 +451,8 @@ struct AccessCauseTests {
       #expect(before.badges == ["Refunded"])
       #expect(
         before.history.contains(
-          "<p>monthly, charged 1 Jan 2026, was refunded; access to “premium” ended."))
+          "<p class=\"story\">monthly, charged 1 Jan 2026, was refunded. Access to “premium” ended.</p>"
+        ))
       try await api.claim(
         Payment(id: "2", from: 10, to: 40, price: 4990), by: "chloe", on: 10.1)
       browser = try await AdminBrowser.loggedIn(api)
@@ -540,11 +541,14 @@ struct AccessCauseTests {
       // It is the row itself, not one of its details.
       #expect(
         history.contains(
-          /<\/time>\n<div><p>monthly of 1 Jan 2026: An administrator released it from/))
+          /<\/time>\n<div><p class="story">monthly of 1 Jan 2026: An administrator released it from/
+        )
+      )
       let words = history.replacing(/<[^>]*>/, with: "")
       #expect(
         words.contains(
-          "An administrator released it from “walter”. Original transaction 1000."), "\(words)")
+          "An administrator released it from “walter”. Access to “premium” ended."), "\(words)")
+      #expect(words.contains("original transaction 1000"))
       let original = try await browser.get(line)
       #expect(original.contains("An administrator released transaction 1."))
       #expect(!original.contains("Release…"))
@@ -580,7 +584,8 @@ struct AccessCauseTests {
       let history = try await badgesAndHistory("edith", &browser).history
         .replacing(/<[^>]*>/, with: "")
       for text in [
-        "Renewal status changed: auto-renew is off.", "Renewal status changed: renews as yearly.",
+        "Auto-renew was turned off.", "Auto-renew is on: renews as yearly.",
+        "The refund of monthly, charged 1 Jan 2026, was reversed. Access to “premium” began.",
         "Apple reversed the refund of transaction 1: a purchase of monthly",
       ] { #expect(history.contains(text), "\(text)") }
     }
@@ -591,16 +596,28 @@ struct AccessCauseTests {
     let line = OriginalTransactionKey(.production, OriginalTransactionID("1"))
     let rows = [
       FactRow(
-        at: at, sentence: [("Entitlement expired: “pro”.", nil)], source: "Event", symbol: .poll,
-        line: line, chargeID: "1", rank: FactRow.lossRank, endedEntitlement: "pro"),
+        at: at, sentence: [("Access to “pro” ended.", nil)], source: "Event", symbol: .poll,
+        line: line, chargeID: "1", rank: FactRow.endRank, access: "Access to “pro” ended."),
       FactRow(
         at: at, sentence: [("Apple reported it.", nil)], source: "Submission", symbol: .submission,
-        line: line, chargeID: "1", rank: 3, loss: "monthly was replaced by an upgrade"),
+        line: line, chargeID: "1", rank: FactRow.revocationRank,
+        story: "monthly was replaced by an upgrade"),
     ]
     #expect(
       rows.folded.map { $0.sentence.map(\.text).joined() }
-        == ["monthly was replaced by an upgrade; access to “pro” ended."])
-    #expect([rows[1]].folded.map { $0.sentence[0].text } == ["Apple reported it."])
+        == ["monthly was replaced by an upgrade. Access to “pro” ended."])
+    // Each row is one of the details.
+    #expect(
+      rows.folded[0].parts.map { $0.sentence[0].text }
+        == ["Access to “pro” ended.", "Apple reported it."])
+    // A refund that was reversed when it was reported is no loss.
+    var (late, newer) = (rows[1], rows[1])
+    (late.evidenceDate, late.story) = (storyDay(1), "monthly was refunded")
+    (newer.evidenceDate, newer.rank) = (storyDay(2), FactRow.transactionRank)
+    #expect(
+      [late, newer].folded.map { $0.sentence[0].text }
+        == ["monthly was refunded; Apple had reversed it when that was reported."])
+    #expect([rows[0]].folded.map { $0.sentence.map(\.text) } == [["Access to “pro” ended."]])
   }
 
   @Test func `an original transaction that will not renew says why, and has an owner`()

@@ -50,7 +50,7 @@ struct AdminPageTests {
       #expect(ben.text.split(separator: #"<article class="charge">"#).count == 2)
       #expect(ben.contains("submitted it first"))
       #expect(ben.contains("Receipt verified by Apple."))
-      #expect(ben.contains("Entitlement granted: “premium”, until 10 May 2026."))
+      #expect(ben.contains("Access to “premium” began, until 10 May 2026."))
 
       let anna = try await browser.get("/admin/accounts/anna")
       #expect(
