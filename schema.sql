@@ -920,10 +920,11 @@ COMMENT ON TABLE store_transaction IS
 CREATE INDEX store_transaction_unclaimed
     ON store_transaction (environment, original_transaction_id, transaction_id, product_id)
     INCLUDE (recorded_at, expires_at) WHERE rule IS NOT NULL AND owner_account_key IS NULL;
--- The same by that date, separated by whether they had ended by then.
-CREATE INDEX store_transaction_unclaimed_by_date
-    ON store_transaction (environment, coalesce(expires_at <= recorded_at, false), recorded_at)
-    INCLUDE (expires_at, decided_at, corrected_at)
+-- The same by the end, separated by whether they had ended when they were first seen.
+CREATE INDEX store_transaction_unclaimed_by_end
+    ON store_transaction (environment, coalesce(expires_at <= recorded_at, false),
+        coalesce(expires_at, 'infinity'), original_transaction_id, transaction_id, product_id)
+    INCLUDE (recorded_at, expires_at, decided_at, corrected_at)
     WHERE rule IS NOT NULL AND owner_account_key IS NULL;
 -- Charges with orders, for reports.
 CREATE INDEX store_transaction_ordered

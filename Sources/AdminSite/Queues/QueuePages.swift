@@ -21,36 +21,38 @@ struct QueueController: Controller {
 
   @Sendable
   func unclaimed(_ request: Request, context: APIContext) async throws -> Response {
-    let (charges, paging) = try await unclaimedCharges(request, wasOver: false, prefix: "")
-    // Charges whose period had ended when they were first recorded.
-    let (historical, historicalPaging) = try await unclaimedCharges(
-      request, wasOver: true, prefix: "historical_")
-    let owners = try await LastOwners(of: charges + historical, in: ledger)
-    func row(_ unclaimed: UnclaimedCharge) -> some Sendable { self.row(unclaimed, owners) }
+    let now = pages.now()
+    var lists: [(list: UnclaimedList, charges: [UnclaimedCharge], paging: Paging?)] = []
+    for (list, prefix) in [
+      (UnclaimedList.waiting, ""), (.ended, "ended_"), (.historical, "historical_"),
+    ] {
+      let part = try PagePart(request.uri, of: AdminURL.unclaimed, prefix: prefix)
+      let last: UnclaimedCursor? = try part.cursor()
+      let (charges, paging) = part.part(
+        of: try await ledger.ownership.unclaimedCharges(
+          list, after: last.map { ($0.expiresAt, $0.charge) }, limit: part.limit + 1, at: now)
+      ) { UnclaimedCursor(expiresAt: $0.expiresAt, charge: $0.charge) }
+      if list == .waiting || !charges.isEmpty || paging != nil {
+        lists.append((list, charges, paging))
+      }
+    }
+    let owners = try await LastOwners(of: lists.flatMap { $0.charges }, in: ledger)
     let frame = try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context)
     let count = frame.waiting?.unclaimed.count ?? 0
-    let since = frame.waiting?.unclaimed.since.map { " (oldest: \(Age.text(pages.now() - $0)))" }
+    let since = frame.waiting?.unclaimed.since.map { " (oldest: \(Age.text(now - $0)))" }
     return PageRenderer.response(
       (
         page: frame,
         waiting: (PageRenderer.bounded(count) ?? "No")
           + (count == 1 ? " charge waits" : " charges wait")
           + " for access\(since ?? "").",
-        charges: charges.map(row), paging: paging, historical: historical.map(row),
-        hasHistorical: !historical.isEmpty || historicalPaging != nil,
-        historicalPaging: historicalPaging
+        lists: lists.map { list in
+          (
+            title: list.list.title, note: list.list.note,
+            charges: list.charges.map { row($0, owners) }, paging: list.paging
+          )
+        }
       ), "unclaimed")
-  }
-
-  private func unclaimedCharges(_ request: Request, wasOver: Bool, prefix: String) async throws
-    -> (elements: [UnclaimedCharge], paging: Paging?)
-  {
-    let part = try PagePart(request.uri, of: AdminURL.unclaimed, prefix: prefix)
-    let last: TimedCursor<TransactionKey>? = try part.cursor()
-    return part.part(
-      of: try await ledger.ownership.unclaimedCharges(
-        wasOver: wasOver, after: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
-    ) { TimedCursor(at: $0.firstSeenAt, id: $0.charge) }
   }
 
   private func row(_ unclaimed: UnclaimedCharge, _ owners: LastOwners) -> some Sendable {
@@ -59,7 +61,11 @@ struct QueueController: Controller {
       transactionID: charge.transactionID.rawValue, href: charge.href,
       productID: charge.productID.rawValue, chargedAt: Moment(unclaimed.chargedAt),
       age: Age.text(pages.now() - unclaimed.unclaimedSince),
-      hasEnded: unclaimed.expiresAt.map { $0 <= pages.now() } ?? false,
+      end: unclaimed.expiresAt.map { end in
+        let left = end - pages.now()
+        return left > .zero ? "ends in \(Age.text(left))" : "ended \(end.dayName)"
+      },
+      paid: Age.text(pages.now() - unclaimed.chargedAt),
       price: Price.text(unclaimed.amountMilliunits, currency: unclaimed.currency),
       because: Explanation(unclaimed.decision) { _ in "" }.sentence,
       lastOwner: owners.owner(of: unclaimed),
@@ -77,6 +83,7 @@ struct QueueController: Controller {
       of: try await ledger.jobs.discardedJobs(
         after: lastJob.map { ($0.at, $0.id) }, limit: jobPart.limit + 1)
     ) { TimedCursor(at: $0.discardedAt ?? $0.runAt, id: $0.id) }
+    let names = try await ledger.ownership.accountIDs(of: Set(jobs.compactMap(\.account)))
     let eventPart = try PagePart(request.uri, of: AdminURL.parked, prefix: "webhooks_")
     let (deliveries, eventPaging) = eventPart.part(
       of: try await ledger.webhooks.parkedDeliveries(
@@ -86,7 +93,7 @@ struct QueueController: Controller {
       (
         page: try await pages.frame("Failed jobs", at: AdminURL.parked, context),
         jobs: ActionList(
-          id: "jobs", action: Self.jobs, rows: jobs.map(row), paging: jobPaging,
+          id: "jobs", action: Self.jobs, rows: jobs.map { row($0, names) }, paging: jobPaging,
           buttonLabel: "Retry", buttonValue: "retry", emptyText: "No failed jobs."),
         webhooks: deliveries.isEmpty && eventPaging == nil
           ? nil
@@ -135,15 +142,15 @@ struct QueueController: Controller {
     }
     let part = try PagePart(request.uri, of: AdminURL.page(AdminURL.webhooks, query: query))
     let last: TimedCursor<Int64>? = try part.cursor()
-    let (attempts, paging) = part.part(
-      of: try await ledger.webhooks.attempts(
+    let (deliveries, paging) = part.part(
+      of: try await ledger.webhooks.deliveries(
         hasFailed: outcome.map { $0 == "failed" }, type: type,
         before: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
-    ) { TimedCursor(at: $0.attempt.at, id: $0.attempt.eventID) }
+    ) { TimedCursor(at: $0.attempts[0].at, id: $0.attempts[0].eventID) }
     func count(_ label: String, _ number: Int, href: String? = nil) -> Property {
       Property(label, ChartUnit.count.text(Int64(number)), href: href)
     }
-    let isUnused = webhook == nil && attempts.isEmpty && query.isEmpty && last == nil
+    let isUnused = webhook == nil && deliveries.isEmpty && query.isEmpty && last == nil
     let receiver = Property(
       "Receiver", webhook?.host ?? "not configured", isCode: webhook != nil,
       note: webhook == nil ? "set TENURE_WEBHOOK_URL" : nil)
@@ -164,12 +171,12 @@ struct QueueController: Controller {
         properties: isUnused ? [] : [receiver] + counts + since,
         testAction: webhook.map { _ in AdminURL.webhooks + "/test" }, action: AdminURL.webhooks,
         fields: filters,
-        attempts: isUnused
+        deliveries: isUnused
           ? nil
           : ActionList(
-            id: "attempts", action: AdminURL.webhooks, rows: attempts.map(row), paging: paging,
+            id: "deliveries", action: AdminURL.webhooks, rows: deliveries.map(row), paging: paging,
             buttonLabel: "Redeliver", buttonValue: "redeliver",
-            emptyText: query.isEmpty ? "No attempts yet." : "No attempts for these filters.")
+            emptyText: query.isEmpty ? "No deliveries yet." : "No deliveries for these filters.")
       ), "webhooks")
   }
 
@@ -206,30 +213,51 @@ struct QueueController: Controller {
       then: AdminURL.webhooks, request, context)
   }
 
-  private func row(_ logged: LoggedAttempt) -> ActionList.Row {
-    let attempt = logged.attempt
+  private func row(_ logged: LoggedDelivery) -> ActionList.Row {
+    let attempt = logged.attempts[0]
     let isTest = attempt.eventID == 0
+    let badge =
+      attempt.failure == nil
+      ? Badge(text: "Delivered", tone: Tone.good)
+      : logged.retryAt == nil
+        ? Badge(text: "Failed", tone: Tone.bad) : Badge(text: "Retrying", tone: Tone.warning)
     var row = row(
       "\(attempt.eventID)", logged.type ?? (isTest ? WebhookAttempt.test : "Deleted event"),
       isTest ? "" : "Event \(attempt.eventID)", fault: attempt.failure, since: attempt.at,
-      attempts: 1,
-      badges: [
-        attempt.failure == nil
-          ? Badge(text: "Delivered", tone: Tone.good) : Badge(text: "Failed", tone: Tone.bad)
-      ], account: logged.accountID)
+      attempts: logged.attempts.count, badges: [badge], account: logged.accountID)
     // What is no longer kept can't be sent again.
     if logged.body == nil { row.value = nil }
     row.payload = logged.body.map { (try? JSONValue(parsing: $0.utf8))?.indented() ?? $0 }
     row.fault = attempt.failure
-    row.attempts = "\(attempt.took.inMilliseconds) ms"
+    row.attempts += ", \(attempt.took.inMilliseconds) ms"
+    if let retryAt = logged.retryAt { row.attempts += ", next attempt \(Moment(retryAt).text)" }
+    if logged.attempts.count > 1 {
+      row.log = logged.attempts.map { attempt in
+        let outcome = attempt.failure ?? "Delivered."
+        return "\(Moment(attempt.at).text), \(attempt.took.inMilliseconds) ms: \(outcome)"
+      }.joined(separator: "\n")
+    }
     return row
   }
 
-  private func row(_ job: StoredJob) -> ActionList.Row {
+  private func row(_ job: StoredJob, _ names: [AccountKey: String]) -> ActionList.Row {
+    let kind = Job.Kind(rawValue: job.kind)
+    let account = job.account.flatMap { names[$0] }
     var row = row(
-      "\(job.id)", EnumText.label(job.kind, in: "cause"), job.subject, fault: job.lastError,
-      since: job.discardedAt ?? job.runAt, attempts: job.attempts)
+      "\(job.id)", EnumText.label(job.kind, in: "cause"),
+      account != nil || job.subject == "all" ? "" : job.subject, fault: job.lastError,
+      since: job.discardedAt ?? job.runAt, attempts: job.attempts,
+      badges: kind.map { [$0.effect] } ?? [], account: account)
     row.identifier = job.kind
+    switch kind {
+    case .verifySubmission, .expireOrder:
+      row.link = PageLink(label: "Customer", href: AdminURL.search(job.subject))
+    case .pollStatus, .setAppAccountToken:
+      row.link = OriginalTransactionKey(subject: job.subject).map {
+        PageLink(label: "Original transaction", href: $0.href)
+      }
+    default: break
+    }
     return row
   }
 
@@ -291,7 +319,7 @@ struct QueueController: Controller {
     let id = submission.id.text
     return row(
       id, "Submission", id,
-      fault: submission.problem?.detail.replacing("`receipt_data`", with: "The receipt"),
+      fault: submission.problem?.detail,
       since: submission.decidedAt ?? submission.receivedAt, attempts: submission.attempts,
       badges: [
         Badge(
@@ -318,6 +346,60 @@ struct QueueController: Controller {
       Flash(
         message: "\(Count.text(count, one, many)) will be \(outcome).",
         tone: count == 0 ? Tone.warning : Tone.good), then: path, request, context)
+  }
+}
+
+extension UnclaimedList {
+  fileprivate var title: String {
+    switch self {
+    case .waiting: "Needs attention"
+    case .ended: "Period ended since"
+    case .historical: "Historical (already ended)"
+    }
+  }
+
+  fileprivate var note: String {
+    switch self {
+    case .waiting:
+      "The paid period that ends first is at the top; purchases without an end follow. Sandbox "
+        + "charges are listed, but not counted."
+    case .ended: "No access is left to give, but the payment needs an owner. Latest end first."
+    case .historical: "Older charges from a first receipt, whose periods had already ended."
+    }
+  }
+}
+
+/// The position of an unclaimed charge in its list.
+struct UnclaimedCursor: Codable, Sendable {
+  var expiresAt: Timestamp?
+  var charge: Charge.ID
+}
+
+extension StoredJob {
+  /// The account whose key is the subject.
+  fileprivate var account: AccountKey? {
+    let kinds: [Job.Kind] = [.publishEntitlements, .mergeAccount]
+    guard kinds.contains(where: { $0.rawValue == kind }) else { return nil }
+    return UUID(uuidString: subject).map(AccountKey.init(rawValue:))
+  }
+}
+
+extension Job.Kind {
+  /// What waits until the job succeeds.
+  fileprivate var effect: Badge {
+    switch self {
+    case .verifySubmission: Badge(text: "A customer may wait for access", tone: Tone.bad)
+    case .processNotification, .pollStatus, .compareNotifications:
+      Badge(text: "Renewals or refunds may be missing", tone: Tone.bad)
+    case .publishEntitlements, .expireOrder, .deliverEvents:
+      Badge(text: "Your server was not told", tone: Tone.warning)
+    case .mergeAccount: Badge(text: "Charges have not all moved", tone: Tone.warning)
+    case .setAppAccountToken, .sendConsumption:
+      Badge(text: "Apple was not told", tone: Tone.warning)
+    case .reconcile, .pruneEvents, .rollUpMovements, .prunePayloads, .trimAccountChanges,
+      .makeCheckpoint:
+      Badge(text: "Maintenance", tone: Tone.quiet)
+    }
   }
 }
 
@@ -451,6 +533,8 @@ struct ActionList: Sendable {
     var attempts: String
     var badges: [Badge]
     var link: PageLink?
+    /// All attempts, latest first, if there are several.
+    var log: String?
     var payload: String?
   }
 }

@@ -47,7 +47,7 @@ extension SubmissionProblem {
     }
     self.init(
       code: ReceiptRejection.Code.receiptRejected.rawValue,
-      detail: "`receipt_data` is neither PKCS#7 nor an iOS 6 property list, or was cut off.")
+      detail: "The receipt is neither PKCS#7 nor an iOS 6 property list, or was cut off.")
   }
 
   init(_ rejection: ReceiptRejection) {

@@ -138,34 +138,48 @@ package struct WebhookQueue: LedgerStore {
 
   // MARK: Administration
 
-  /// Reads attempts of all workers, latest first, with what is still kept of their events.
+  /// Reads the deliveries of which attempts are kept, by their latest attempt, latest first.
   ///
-  /// - Parameter hasFailed: Selects the failed ones or the others; nil: all.
-  package func attempts(
+  /// - Parameter hasFailed: Selects those whose latest attempt failed, or the others; nil: all.
+  package func deliveries(
     hasFailed: Bool? = nil, type: String? = nil, before last: (at: Timestamp, event: Int64)? = nil,
     limit: Int
-  ) async throws -> [LoggedAttempt] {
+  ) async throws -> [LoggedDelivery] {
     let rest =
       last.map { "(a.attempted_at, a.event_id) < (\($0.at), \($0.event))" as SQL } ?? "true"
     let outcome = hasFailed.map { "(a.failure IS NOT NULL) = \($0)" as SQL } ?? "true"
     let kind = type.map { "coalesce(e.type, \(WebhookAttempt.test)) = \($0)" as SQL } ?? "true"
+    // Each test event is a delivery of its own.
     let rows = try await database.query(
       """
-      SELECT a.event_id, a.attempted_at, a.took_ms, a.failure, e.type, \(SQL.eventInFeed)
+      SELECT a.event_id, a.attempted_at, e.type, \(SQL.eventInFeed), j.run_at
       FROM tenure.webhook_attempt AS a
       LEFT JOIN tenure.event AS e ON e.event_id = a.event_id
-      WHERE \(rest) AND \(outcome) AND \(kind)
+      LEFT JOIN tenure.webhook_delivery AS d ON d.event_id = a.event_id AND d.parked_at IS NULL
+      LEFT JOIN tenure.job AS j
+        ON j.kind = \(Job.Key.deliverEvents(stream: "").kind) AND j.subject = d.stream
+      WHERE \(rest) AND \(outcome) AND \(kind) AND (a.event_id = 0 OR NOT EXISTS (
+        SELECT FROM tenure.webhook_attempt AS later WHERE later.event_id = a.event_id
+          AND (later.attempted_at, later.slot) > (a.attempted_at, a.slot)))
       ORDER BY a.attempted_at DESC, a.event_id DESC LIMIT \(limit)
       """
     ).decode(
-      Int64.self, Timestamp.self, Int.self, String?.self, String?.self, String?.self,
-      AccountKey?.self, String?.self)
-    let accounts = try await ownership.accountIDs(of: Set(rows.compactMap(\.6)))
-    return rows.map { id, at, took, failure, type, beginning, account, data in
+      Int64.self, Timestamp.self, String?.self, String?.self, AccountKey?.self, String?.self,
+      Timestamp?.self)
+    let attempts = try await database.query(
+      """
+      SELECT event_id, attempted_at, took_ms, failure FROM tenure.webhook_attempt
+      WHERE event_id = ANY (\(rows.map(\.0))) ORDER BY attempted_at DESC, slot DESC
+      """
+    ).decode(Int64.self, Timestamp.self, Int.self, String?.self).map {
+      WebhookAttempt(eventID: $0, at: $1, took: .milliseconds($2), failure: $3)
+    }
+    let accounts = try await ownership.accountIDs(of: Set(rows.compactMap(\.4)))
+    return rows.map { id, at, type, beginning, account, data, retryAt in
       let account = account.flatMap { accounts[$0] }
       return (
-        WebhookAttempt(eventID: id, at: at, took: .milliseconds(took), failure: failure), type,
-        account, beginning.map { FeedPage.event($0, of: account, data) }
+        attempts.filter { $0.eventID == id && (id != 0 || $0.at == at) }, type, account,
+        beginning.map { FeedPage.event($0, of: account, data) }, retryAt
       )
     }
   }
@@ -312,9 +326,10 @@ package struct WebhookDelivery: Hashable, Sendable {
   package static let patience: Duration = .days(3)
 }
 
-/// An attempt with the type, account and body of its event, as far as it is kept.
-package typealias LoggedAttempt = (
-  attempt: WebhookAttempt, type: String?, accountID: String?, body: String?
+/// The attempts to deliver an event, latest first, with its type, account and body as far as it is
+/// kept, and the time of the next attempt.
+package typealias LoggedDelivery = (
+  attempts: [WebhookAttempt], type: String?, accountID: String?, body: String?, retryAt: Timestamp?
 )
 
 /// An attempt to deliver an event; the latest 1,000 are kept.

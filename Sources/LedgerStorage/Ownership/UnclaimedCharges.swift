@@ -15,25 +15,32 @@ package struct UnclaimedCharge: Hashable, Sendable {
   package let lastOwner: AccountKey?
 }
 
-extension OwnershipStore {
-  /// The position of a charge in ``unclaimedCharges(wasOver:after:limit:)``.
-  package typealias UnclaimedPlace = (firstSeenAt: Timestamp, charge: Charge.ID)
+/// The lists of unclaimed charges.
+package enum UnclaimedList: CaseIterable, Sendable {
+  /// The paid period lasts, or has no end: the first to end is the first of the list.
+  case waiting
+  /// The period has ended since: the last to end is the first of the list.
+  case ended
+  /// The period had ended when the charge was first seen; in the same order.
+  case historical
+}
 
-  /// Reads unclaimed charges of both environments, those first seen last first.
-  ///
-  /// - Parameter wasOver: Selects the charges whose period had ended before they were recorded, or
-  ///   the others.
+extension OwnershipStore {
+  /// The position of a charge in its list; without an end, nil.
+  package typealias UnclaimedPlace = (expiresAt: Timestamp?, charge: Charge.ID)
+
+  /// Reads a list of unclaimed charges in both environments.
   package func unclaimedCharges(
-    wasOver: Bool, after last: UnclaimedPlace? = nil, limit: Int
+    _ list: UnclaimedList, after last: UnclaimedPlace? = nil, limit: Int, at now: Timestamp
   ) async throws -> [UnclaimedCharge] {
     let rows = try await database.query(
       """
-      (\(Self.unclaimed(in: .production, wasOver: wasOver, after: last, limit: limit)))
-      UNION ALL
-      (\(Self.unclaimed(in: .sandbox, wasOver: wasOver, after: last, limit: limit)))
-      ORDER BY recorded_at DESC, environment DESC, original_transaction_id DESC, transaction_id DESC,
-        product_id DESC
-      LIMIT \(limit)
+      SELECT * FROM (
+        (\(Self.unclaimed(list, in: .production, after: last, limit: limit, at: now)))
+        UNION ALL
+        (\(Self.unclaimed(list, in: .sandbox, after: last, limit: limit, at: now)))
+      ) AS unclaimed
+      ORDER BY \(Self.order(of: list)) LIMIT \(limit)
       """
     ).decode(
       TransactionKey.self, Timestamp.self, Timestamp.self, Timestamp?.self, Decision.Rule.self,
@@ -63,19 +70,35 @@ extension OwnershipStore {
     }
   }
 
+  private static func order(of list: UnclaimedList) -> SQL {
+    let direction: SQL = list == .waiting ? "ASC" : "DESC"
+    return """
+      coalesce(expires_at, 'infinity') \(direction), environment \(direction),
+      original_transaction_id \(direction), transaction_id \(direction), product_id \(direction)
+      """
+  }
+
   /// A page of one environment, served by a partial index.
-  private static func unclaimed(
-    in environment: Environment, wasOver: Bool, after last: UnclaimedPlace?, limit: Int
+  static func unclaimed(
+    _ list: UnclaimedList, in environment: Environment, after last: UnclaimedPlace?, limit: Int,
+    at now: Timestamp
   ) -> SQL {
     let rest =
       last.map { place in
         """
-        (recorded_at, environment, original_transaction_id, transaction_id, product_id)
-          < (\(place.firstSeenAt), \(place.charge.line.environment),
+        (coalesce(expires_at, 'infinity'), environment, original_transaction_id, transaction_id,
+          product_id) \(list == .waiting ? ">" : "<")
+          (coalesce(\(place.expiresAt)::timestamptz, 'infinity'), \(place.charge.line.environment),
             \(place.charge.line.originalTransactionID), \(place.charge.transactionID),
             \(place.charge.productID))
         """ as SQL
       } ?? "true"
+    let end: SQL =
+      switch list {
+      case .waiting: "coalesce(expires_at, 'infinity') > \(now)"
+      case .ended: "coalesce(expires_at, 'infinity') <= \(now)"
+      case .historical: "true"
+      }
     return """
       SELECT environment, original_transaction_id, transaction_id, product_id, charged_at,
         recorded_at, expires_at, rule, reason, previous_original_transaction_id,
@@ -83,26 +106,26 @@ extension OwnershipStore {
         lost_by_keys[cardinality(lost_by_keys)], greatest(decided_at, corrected_at)
       FROM tenure.store_transaction
       WHERE environment = \(environment) AND rule IS NOT NULL AND owner_account_key IS NULL
-        AND coalesce(expires_at <= recorded_at, false) = \(wasOver) AND \(rest)
-      ORDER BY recorded_at DESC, original_transaction_id DESC, transaction_id DESC, product_id DESC
-      LIMIT \(limit)
+        AND coalesce(expires_at <= recorded_at, false) = \(list == .historical) AND \(end)
+        AND \(rest)
+      ORDER BY \(order(of: list)) LIMIT \(limit)
       """
   }
 
-  /// Counts the charges whose customers wait for access, among the latest unclaimed ones, with the
-  /// date since which the first of them is unclaimed: when it was first seen, or lost its owner.
+  /// Counts the charges whose customers wait for access, with the date since which the first of them
+  /// is unclaimed: when it was first seen, or lost its owner.
   ///
   /// One whose period has ended stays in the list, because the payment still needs an owner; but it
   /// raises no alert, because there is no access left to give.
   static func countOfWaiting(in environment: Environment, limit: Int64, at now: Timestamp) -> SQL {
     """
     SELECT count(*), min(greatest(decided_at, corrected_at)) FROM (
-      SELECT expires_at, decided_at, corrected_at FROM tenure.store_transaction
+      SELECT decided_at, corrected_at FROM tenure.store_transaction
       WHERE environment = \(environment) AND rule IS NOT NULL AND owner_account_key IS NULL
         AND coalesce(expires_at <= recorded_at, false) = false
-      ORDER BY recorded_at DESC LIMIT \(limit)
-    ) AS latest
-    WHERE coalesce(expires_at > \(now), true)
+        AND coalesce(expires_at, 'infinity') > \(now)
+      LIMIT \(limit)
+    ) AS waiting
     """
   }
 

@@ -54,8 +54,8 @@ struct PagePartTests {
     let places = [
       ("/admin/rejected?after=", try text(TimedCursor(at: at, id: UUID()))),
       ("/admin/parked?jobs_after=", try text(TimedCursor(at: at, id: Int64(1)))),
-      ("/admin/unclaimed?after=", try text(TimedCursor(at: at, id: charge))),
-      ("/admin/unclaimed?historical_after=", try text(TimedCursor(at: at, id: charge))),
+      ("/admin/unclaimed?after=", try text(UnclaimedCursor(expiresAt: at, charge: charge))),
+      ("/admin/unclaimed?ended_after=", try text(UnclaimedCursor(expiresAt: at, charge: charge))),
       (
         "/admin/accounts/anna?history_after=",
         try text(

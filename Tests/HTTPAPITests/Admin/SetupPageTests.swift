@@ -269,8 +269,19 @@ struct SetupPageTests {
         ).first)
       _ = try await webhooks.nextDelivery(again, attempt: attempt(first, "third"), at: now)
       #expect(
-        try await Set(webhooks.attempts(limit: 9).map(\.attempt.failure))
+        try await Set(webhooks.deliveries(limit: 9).flatMap(\.attempts).map(\.failure))
           == ["third", "<b>down</b>"])
+      // Several attempts are one row, with the time of the next one.
+      try await webhooks.postpone(
+        second, of: again, because: "Still down.", failures: 2,
+        attempt: attempt(second, "Still down."), until: now + .hours(2), isLast: false, at: now)
+      // The one before took the place of its first attempt.
+      try await webhooks.log(attempt(second, "Down again."))
+      browser = try await AdminBrowser.loggedIn(api)
+      let retried = try await browser.get("/admin/webhooks")
+      #expect(retried.text.matches(of: />Event \d+</).count == 2)
+      #expect(retried.contains("2 attempts, 120 ms, next attempt \(Moment(now + .hours(2)).text)"))
+      #expect(retried.contains(">Retrying<") && retried.contains("120 ms: Still down."))
     }
   }
 

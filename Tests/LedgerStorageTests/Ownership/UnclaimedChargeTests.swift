@@ -13,12 +13,12 @@ struct UnclaimedChargeTests {
 
   /// All pages of a list, one after the other.
   private static func pages(
-    of ledger: Ledger, wasOver: Bool, limit: Int
+    _ list: UnclaimedList, of ledger: Ledger, limit: Int, on date: Double
   ) async throws -> [UnclaimedCharge] {
     var all: [UnclaimedCharge] = []
     while true {
       let page = try await ledger.ownership.unclaimedCharges(
-        wasOver: wasOver, after: all.last.map { ($0.firstSeenAt, $0.charge) }, limit: limit)
+        list, after: all.last.map { ($0.expiresAt, $0.charge) }, limit: limit, at: day(date))
       #expect(page.count <= limit)
       guard !page.isEmpty else { return all }
       all += page
@@ -55,7 +55,8 @@ struct UnclaimedChargeTests {
     }
   }
 
-  @Test func `each is on one of two lists, the latest first, page after page`() async throws {
+  @Test func `each is on one of three lists, the most urgent first, page after page`() async throws
+  {
     let terms = AccessTerms(
       catalogue: Catalogue([
         Product(
@@ -81,19 +82,26 @@ struct UnclaimedChargeTests {
         terms: terms)
 
       for limit in 1...4 {
+        let second = ["production 1000 x2", "production 2000 y2", "sandbox 1000 z2"]
+        let third = ["production 1000 x3", "production 2000 y3", "sandbox 1000 z3"]
+        for (date, waiting, ended) in [
+          (59.0, second + third, []), (62, third, second.reversed()),
+          (91, [], third.reversed() + second.reversed()),
+        ] {
+          let lists = try await [
+            Self.names(Self.pages(.waiting, of: ledger, limit: limit, on: date)),
+            Self.names(Self.pages(.ended, of: ledger, limit: limit, on: date)),
+          ]
+          #expect(lists == [waiting, ended], "\(date)")
+        }
         #expect(
-          try await Self.names(Self.pages(of: ledger, wasOver: false, limit: limit)) == [
-            "sandbox 1000 z3", "production 2000 y3", "production 1000 x3",
-            "sandbox 1000 z2", "production 2000 y2", "production 1000 x2",
-          ])
-        #expect(
-          try await Self.names(Self.pages(of: ledger, wasOver: true, limit: limit)) == [
+          try await Self.names(Self.pages(.historical, of: ledger, limit: limit, on: 62)) == [
             "sandbox 1000 z1", "production 2000 y1", "production 1000 x1",
           ])
       }
 
       let first = try #require(
-        try await ledger.ownership.unclaimedCharges(wasOver: false, limit: 2).last)
+        try await ledger.ownership.unclaimedCharges(.waiting, limit: 2, at: day(62)).last)
       #expect(first.chargedAt == day(60))
       #expect(first.firstSeenAt == day(61))
       #expect(first.expiresAt == day(90))
