@@ -51,6 +51,7 @@ package struct AdminSite: Site {
         "/admin", use: OverviewPageController(api: api, checkup: installation.checkup).show
       )
       .get("/admin/search", use: SearchController(api: api).show)
+      .get("/admin/account-suggestions", use: SearchController(api: api).suggest)
       .get("/admin/accounts", use: CustomerListController(api: api).show)
       .get("/admin/accounts/{account_id}", use: accounts.show)
       .get("/admin/original-transactions/{original_transaction_id}", use: lines.show)

@@ -9,12 +9,9 @@ struct MergeController: ActionController {
   let api: API
 
   func perform(_ sent: SentForm, on account: Account) async throws -> Response {
-    let into = try sent.fields.entered(.into)
     let administrator = try sent.context.actingAdministrator()
-    guard let target = try await ledger.accounts.account(into) else {
-      throw Problem(
-        .invalidRequest, "No account with the ID “\(into)”.", field: TextField.into.name)
-    }
+    let target = try await self.account(in: .into, of: sent.fields)
+    let into = target.id
     do {
       guard sent.isConfirmed else {
         let preview = try await ledger.accounts.previewMerge(
@@ -47,9 +44,8 @@ struct MergeController: ActionController {
         Property("Account", account.id, isCode: true), Property("First seen", account.createdAt),
       ],
       fields: [
-        FormField(
-          id: "into", name: TextField.into.name, label: "Target account", isInput: true,
-          maximumLength: 255, isRequired: true,
+        .account(
+          .into, "Target account",
           hint: "The full account ID, exactly as your app uses it. The target account remains.")
       ],
       buttonLabel: "Merge", isDanger: true, subject: .account(account.id))
@@ -125,19 +121,20 @@ struct ErasureController: ActionController {
     let spent = Price.text(
       try await ledger.accounts.spent(by: [account], at: pages.now())[key] ?? [])
     let names = account.names.isEmpty ? "" : " (\(account.names.joined(separator: ", ")))"
+    let money = spent.isEmpty ? "" : " (\(spent))"
+    let kept = [
+      charges == 0 ? nil : Count.text(charges, "charge") + money,
+      orders == 0 ? nil : counted(orders, "order"),
+      grants == 0 ? nil : Count.text(grants, "grant"), "the app account token",
+    ].compactMap(\.self).joined(separator: ", ")
     return [
-      "Deleted: the ID, label and email\(names), and the reasons stored with grants. A pseudonym "
-        + "replaces “\(account.id)” everywhere.",
-      "Deleted: the data of \(counted(submissions, "submission")), and Apple's responses.",
-      "Kept under the pseudonym, with dates and money: "
-        + "\(Count.text(charges, "charge"))\(spent.isEmpty ? "" : " (\(spent))"), "
-        + "\(counted(orders, "order")), \(Count.text(grants, "grant")) and the app account token, "
-        + "which Apple's transactions carry.",
-      "Kept: the audit log, which can't be changed. Its entries show the pseudonym instead of the ID; "
-        + "other names in their reasons stay.",
-      "Later renewals will be unclaimed until an app submits them.",
-      "Your app server will receive one last event, without the ID.",
-      "If the ID is used again, it is a new account.",
+      "Deleted: the ID, label and email\(names), the reasons stored with grants, the data of "
+        + "\(counted(submissions, "submission")), and Apple's responses.",
+      "Kept, with dates and money, under a pseudonym that replaces “\(account.id)” everywhere: "
+        + "\(kept).",
+      "Kept: the audit log, with the pseudonym instead of the ID. Other names in its reasons stay.",
+      "Afterwards: renewals are unclaimed until an app submits them, your app server receives one "
+        + "last event, and the ID, if it is used again, is a new account.",
     ]
   }
 

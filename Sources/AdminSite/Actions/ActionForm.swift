@@ -49,6 +49,20 @@ extension ActionController {
 }
 
 extension Controller {
+  /// The account that a form names; throws a ``Problem`` for the field, with similar IDs.
+  func account(in field: TextField, of fields: EncodedFields) async throws -> Account {
+    let id = try fields.entered(field)
+    if let account = try await ledger.accounts.account(id), !account.isErased { return account }
+    let similar = try await ledger.accounts.accounts(named: id, limit: 3).map { "“\($0.id)”" }
+    throw Problem(
+      .invalidRequest,
+      "No account with the ID “\(id)”. "
+        + (similar.isEmpty
+          ? "Search for the customer above: the app may use another ID."
+          : "Did you mean \(similar.joined(separator: " or "))?"),
+      field: field.name)
+  }
+
   /// An account that gets charges, for example `“hans” (Hans Rossi), who has no active entitlement`.
   func inWords(_ account: Account) async throws -> String {
     let active = try await entitlements.entitlements(of: account.id, now: now())

@@ -53,9 +53,8 @@ struct OwnershipController: ActionController {
           : "Assigns this charge alone to another account, overriding the ownership rule.",
         properties: report.facts,
         fields: [
-          FormField(
-            id: "account-id", name: TextField.accountID.name, label: "New owner", isInput: true,
-            maximumLength: 255, isRequired: true,
+          .account(
+            .accountID, "New owner",
             hint: "The full account ID, exactly as your app uses it."
               + (report.ownerAccountID == nil || report.recorded.decision.rule == .administrator
                 ? ""
@@ -66,16 +65,10 @@ struct OwnershipController: ActionController {
   }
 
   func perform(_ sent: SentForm, on located: LocatedCharge) async throws -> Response {
-    let accountID = isRelease ? nil : try sent.fields.entered(.accountID)
     let administrator = try sent.context.actingAdministrator()
     var receiver: Account?
-    if let accountID {
-      guard let found = try await ledger.accounts.account(accountID), !found.isErased
-      else {
-        throw Problem(
-          .invalidRequest, "No account with the ID “\(accountID)”.",
-          field: TextField.accountID.name)
-      }
+    if !isRelease {
+      let found = try await account(in: .accountID, of: sent.fields)
       let isOwner = located.report.ownerAccountID.map(AccountID.init) == AccountID(found.id)
       guard !isOwner || located.report.recorded.decision.rule != .administrator else {
         throw Problem(
@@ -115,6 +108,12 @@ struct OwnershipController: ActionController {
         "This is not the latest charge: renewals stay "
           + (laterOwner.map { "with \($0)." } ?? "unclaimed."))
     }
+    if let account, account != located.report.ownerAccountID,
+      let end = located.report.end(in: catalogue), end <= now(),
+      !(located.original.current(in: catalogue, at: now())?.isActive ?? false)
+    {
+      warnings.append("Its period ended on \(end.dayName): “\(account)” gets no access from it.")
+    }
     if account == nil, located.report.ownerAccountID == nil {
       warnings.append("No account owns this charge; nothing would change.")
     }
@@ -147,11 +146,33 @@ struct OwnershipController: ActionController {
       ] + (located.isLatestOfSubscription ? [located.renewals(for: account)] : [])
     }
     let owner = loser.map { "owner: “\($0)”" } ?? "unclaimed"
+    let others = located.original.rule.charges.filter { $0.id != report.charge.id }
+    let unclaimed = others.count { located.original.line.decisions[$0.id]?.decision.owner == nil }
     return ["Transaction \(id) (\(owner)) will be assigned to \(try await inWords(receiver))."]
-      + losses
-      + (located.original.rule.charges.count == 1
+      + losses + gains(of: account, from: located, at: now)
+      + (others.count == unclaimed
         ? [] : ["Other charges made before \(Moment(now).text) keep their owner."])
+      + (unclaimed == 0
+        ? []
+        : [
+          Count.text(
+            unclaimed, "other charge of this subscription stays unclaimed: assign it",
+            "other charges of this subscription stay unclaimed: assign them") + ", too, if needed."
+        ])
       + (located.isLatestOfSubscription ? [located.renewals(for: account)] : [])
+  }
+}
+
+extension OwnershipController {
+  /// What an account gets together with the charge.
+  private func gains(of account: String, from located: LocatedCharge, at now: Timestamp) -> [String]
+  {
+    guard let current = located.original.current(in: catalogue, at: now), current.isActive,
+      current.transactionID == located.report.charge.id.transactionID
+    else { return [] }
+    return (located.report.product?.entitlements ?? []).map {
+      "“\(account)” gets “\($0.rawValue)”\(current.until)."
+    }
   }
 }
 

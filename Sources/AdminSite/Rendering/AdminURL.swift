@@ -8,6 +8,8 @@ package enum AdminURL {
   static let login = "/admin/login"
   static let logout = "/admin/logout"
   static let customers = "/admin/accounts"
+  /// The accounts for what is entered, in the query.
+  static let suggestions = "/admin/account-suggestions?q="
   static let unclaimed = "/admin/unclaimed"
   static let parked = "/admin/parked"
   static let rejected = "/admin/rejected"

@@ -1,3 +1,4 @@
+import HTTPAPI
 import LedgerStorage
 import Subscriptions
 
@@ -205,9 +206,20 @@ struct FormField: Sendable {
   var isHalf = false
   /// The HTML id of the page's suggestions.
   var listID: String?
+  /// Where the script reads suggestions for what is entered.
+  var source: String?
   var hint: String?
   /// Why the value is refused.
   var fault: String?
+
+  /// The ID of an account, with suggestions.
+  static func account(_ field: TextField, _ label: String, hint: String? = nil) -> FormField {
+    FormField(
+      id: field.name.replacing("_", with: "-"), name: field.name, label: label, isInput: true,
+      maximumLength: field.maximumLength, isRequired: true, listID: "accounts",
+      source: AdminURL.suggestions,
+      hint: hint)
+  }
 
   /// Whether it is filled in or refused, and must not be folded.
   var isUsed: Bool { fault != nil || isChecked || !value.isEmpty }

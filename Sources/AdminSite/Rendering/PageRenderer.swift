@@ -201,7 +201,10 @@ struct AdminAnswers: RouterMiddleware, Controller {
     } catch let error as HTTPParserError {
       throw error
     } catch {
-      response = await page(ProblemReporting.problem(error, context), of: request, context)
+      let isForeign = error is ForeignForm
+      response = await page(
+        isForeign ? ForeignForm.problem : ProblemReporting.problem(error, context),
+        isForeignForm: isForeign, of: request, context)
       if request.method == .head { response = response.createHeadResponse() }
     }
     if sealed != nil, response.headers[.contentType]?.hasPrefix("text/html") ?? false {
@@ -223,6 +226,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
 
   private static let policy =
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+    + "connect-src 'self'; "
     + "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
   private static func protect(_ response: inout Response) {
@@ -235,9 +239,9 @@ struct AdminAnswers: RouterMiddleware, Controller {
     response.headers[.resourcePolicy] = "same-origin"
   }
 
-  private func page(_ problem: Problem, of request: Request, _ context: APIContext) async
-    -> Response
-  {
+  private func page(
+    _ problem: Problem, isForeignForm: Bool, of request: Request, _ context: APIContext
+  ) async -> Response {
     let detail =
       problem.code == .notFound
       ? "There is no such page."
@@ -246,12 +250,13 @@ struct AdminAnswers: RouterMiddleware, Controller {
           FormField(
             id: "", name: $0, label: EnumText.sentence($0).replacing(/\sid$/, with: " ID"))
         })
-    let title = Self.title(of: problem)
+    let title = isForeignForm ? "The form is out of date" : Self.title(of: problem)
     // A fault of the server may be the database's.
     let frame =
       context.admin.session != nil && problem.status.kind == .clientError
       ? try? await pages.frame(title, context) : nil
-    let next = Self.next(after: problem, of: request, context)
+    var next = Self.next(after: problem, of: request, context)
+    if isForeignForm { next.text = nil }
     var response = PageRenderer.response(
       (
         page: frame ?? PageRenderer.frame(title, context), detail: detail,
@@ -284,7 +289,6 @@ struct AdminAnswers: RouterMiddleware, Controller {
     case 400 where request.method == .get: return (nil, start)
     case 400, 413, 422:
       return ("Nothing was changed. Go back in your browser, and correct the entry.", [overview])
-    case 403 where problem.isForeignForm: return (nil, [overview])
     case 403: return ("Ask an administrator, or log in with another key.", [overview])
     case 404, 410:
       return (
@@ -306,7 +310,7 @@ struct AdminAnswers: RouterMiddleware, Controller {
   private static func title(of problem: Problem) -> String {
     switch problem.code {
     case .notFound: "Page not found"
-    case .forbidden: problem.isForeignForm ? "The form is out of date" : "Access denied"
+    case .forbidden: "Access denied"
     case .unknownAccount: "Account not found"
     default: problem.code.title
     }

@@ -63,13 +63,7 @@ struct ReportRequest: Sendable {
   }
 
   /// Shows products by their names.
-  mutating func take(_ catalogue: Catalogue) {
-    let named = Dictionary(grouping: catalogue.products.filter { $0.displayName != nil }) {
-      $0.displayName ?? ""
-    }
-    productNames = Dictionary(
-      uniqueKeysWithValues: named.filter { $0.value.count == 1 }.map { ($1[0].id.rawValue, $0) })
-  }
+  mutating func take(_ catalogue: Catalogue) { productNames = catalogue.productNames }
 
   mutating func note(_ fault: ReportFault) { faults[fault.parameter.rawValue] = fault.text }
 
@@ -212,6 +206,11 @@ extension ReportParameter {
     "period": "Month",
   ]
 
+  /// The reports that are not about subscriptions alone.
+  private static let countsAllProducts: Set<Report> = [
+    .revenue, .refunds, .ownership, .unclaimed, .orders,
+  ]
+
   fileprivate var isFlag: Bool { rawValue.hasPrefix("include_") }
 
   /// The accepted values; nil: free text.
@@ -224,7 +223,9 @@ extension ReportParameter {
         + [("day", "Day"), ("week", "Week"), ("month", "Month")]
     case "product":
       [("", "All products")]
-        + catalogue.products.map { product in
+        + catalogue.products.filter {
+          $0.type == .autoRenewable || Self.countsAllProducts.contains(report)
+        }.map { product in
           let id = product.id.rawValue
           return (id, product.displayName.map { "\($0) (\(id))" } ?? id)
         }
@@ -252,5 +253,16 @@ extension Timestamp {
           timeIntervalSince1970: Double((midnight - .seconds(offset)).milliseconds) / 1000)) ?? 0
     }
     self = midnight - .seconds(offset) - .milliseconds(1)
+  }
+}
+
+extension Catalogue {
+  /// The names of products by their IDs, without those that several products have.
+  var productNames: [String: String] {
+    let named = Dictionary(grouping: products.filter { $0.displayName != nil }) {
+      $0.displayName ?? ""
+    }
+    return Dictionary(
+      uniqueKeysWithValues: named.filter { $0.value.count == 1 }.map { ($1[0].id.rawValue, $0) })
   }
 }

@@ -48,7 +48,8 @@ struct WhatIfPageController: Controller {
             notes: $0.notes,
             tables: $0.comparison.hasDifferences
               ? DataTable.accounts(of: $0) + [
-                DataTable(monthsOf: $0.comparison), DataTable(chargesOf: $0),
+                DataTable(monthsOf: $0.comparison),
+                DataTable(chargesOf: $0, productNames: catalogue.productNames),
               ] : []
           )
         }
@@ -81,8 +82,10 @@ struct WhatIfPageController: Controller {
     policy.options = OwnershipPolicy.all.map {
       ($0.name, $0.label, policy.value == $0.name)
     }
+    var account = FormField.account(.accountID, "Account")
+    (account.value, account.isRequired) = (sent[account.name]?.rawValue ?? "", false)
     return (
-      [policy, input(TextField.accountID.name, "Account")],
+      [policy, account],
       [
         input(TextField.originalTransactionID.name, "Original transaction"),
         input(TextField.bundleID.name, "App (bundle ID)"),
@@ -271,7 +274,7 @@ extension DataTable {
   }
 
   /// The charges with other owners, with both reasons.
-  fileprivate init(chargesOf answer: WhatIfAnswer) {
+  fileprivate init(chargesOf answer: WhatIfAnswer, productNames: [String: String]) {
     self.init(
       caption: Count.text(answer.differences.count, "charge") + ", with the reasons",
       columns: [
@@ -280,6 +283,8 @@ extension DataTable {
       .map { DataColumn(label: $0) },
       rows: answer.differences.map { named in
         let (difference, charge) = (named.difference, named.difference.charge)
+        var product = DataCell(text: charge.productID.rawValue)
+        product.takeName(from: productNames)
         func accounts(_ keys: [AccountKey]) -> DataCell {
           let names = keys.map(named.name)
           return DataCell(
@@ -291,7 +296,7 @@ extension DataTable {
             DataCell(
               text: charge.id.transactionID.rawValue, href: charge.id.href, isHeading: true,
               isCode: true),
-            DataCell(text: charge.productID.rawValue),
+            product,
             DataCell(text: charge.date.dayName, identifier: Moment(charge.date).text),
             DataCell(
               text: difference.price.map {

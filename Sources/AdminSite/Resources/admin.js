@@ -1,16 +1,23 @@
 // Optional helpers: every page works without JavaScript.
 "use strict";
 
-// Keyboard shortcuts: a key focuses the field with that data-shortcut.
+// The key / leads to the search.
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("input, textarea, select")) return;
-  for (const field of document.querySelectorAll("[data-shortcut]")) {
-    if (field.dataset.shortcut !== event.key) continue;
-    event.preventDefault();
-    field.focus();
-    field.select();
-  }
+  event.preventDefault();
+  const field = document.getElementById("q");
+  field?.focus();
+  field?.select();
+});
+
+// Suggests accounts.
+document.addEventListener("input", async ({ target }) => {
+  const source = target.list?.dataset.source;
+  if (!source) return;
+  const answer = await fetch(source + encodeURIComponent(target.value));
+  const accounts = answer.redirected ? [] : await answer.json();
+  target.list.replaceChildren(...accounts.map(([id, name]) => new Option(name, id)));
 });
 
 // Shows a chart's values beside the pointer, or with the arrow keys.
@@ -25,18 +32,14 @@ for (const chart of document.querySelectorAll(".chart")) {
   row.tabIndex = 0;
   row.role = "group";
   row.ariaLabel = `${chart.querySelector("h2").textContent}: values with the arrow keys`;
-  // In place of the browser's own tooltips.
-  const texts = bands.map((band) => {
-    const title = band.querySelector("title");
-    title.remove();
-    return title.textContent;
-  });
+  const titles = bands.map((band) => band.querySelector("title"));
+  for (const title of titles) title.remove();
   let place = -1;
   const show = (next) => {
     bands[place]?.classList.remove("at");
     place = next;
     const band = bands[place];
-    readout.textContent = band ? texts[place] : "";
+    readout.textContent = titles[place]?.textContent ?? "";
     if (!band) return;
     band.classList.add("at");
     const box = band.getBoundingClientRect(), frame = row.getBoundingClientRect();
@@ -63,7 +66,7 @@ for (const chart of document.querySelectorAll(".chart")) {
 
 for (const form of document.querySelectorAll("form.choose")) {
   const boxes = [...form.querySelectorAll("input[type=checkbox]")];
-  // Enabled while a row is selected.
+  // Enabled by a selection.
   const update = () => { form.elements.do.disabled = !form.querySelector(":checked"); };
   form.onchange = update;
   window.addEventListener("pageshow", update);
@@ -79,8 +82,9 @@ for (const form of document.querySelectorAll("form.choose")) {
   form.querySelector(".choose-do").prepend(all);
 }
 
-// Prevents double submission. The page stays after a download, so its form is enabled again.
+// Prevents double submission; after a download, the form is enabled again.
 for (const form of document.querySelectorAll("form[method=post]")) {
+  window.addEventListener("pageshow", () => delete form.dataset.sent);
   form.addEventListener("submit", (event) => {
     if (form.dataset.sent) return event.preventDefault();
     form.dataset.sent = "yes";
@@ -95,17 +99,12 @@ for (const form of document.querySelectorAll("form[method=post]")) {
     }, 200);
   });
 }
-window.addEventListener("pageshow", () => {
-  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
-});
 
-// Scrolls timelines to the present, or to their end. Their links are one stop of the Tab key; the arrow keys move on,
-// and the text of the focused link is shown.
+// Scrolls timelines to the present, or to their end. Their links are one stop of the Tab key.
 for (const timeline of document.querySelectorAll(".timeline")) {
   const scroll = timeline.querySelector(".scroll");
-  const now = scroll.querySelector(".now")?.getBoundingClientRect().left;
-  scroll.scrollLeft = now === undefined
-    ? scroll.scrollWidth : now - scroll.getBoundingClientRect().left - scroll.clientWidth * 0.8;
+  const now = scroll.querySelector(".now")?.getBoundingClientRect().left ?? 1e5;
+  scroll.scrollLeft = now - scroll.getBoundingClientRect().left - scroll.clientWidth * 0.8;
   const links = [...scroll.querySelectorAll("a")];
   for (const link of links.slice(1)) link.tabIndex = -1;
   timeline.addEventListener("focusin", ({ target }) => {

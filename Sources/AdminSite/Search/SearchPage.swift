@@ -4,6 +4,7 @@ import Hummingbird
 import HummingbirdCore
 import JSONText
 import LedgerStorage
+import NIOCore
 import Subscriptions
 
 /// The search page: one indexed look-up of the complete value per kind of identifier; without a
@@ -57,6 +58,20 @@ struct SearchController: Controller {
       ), "search")
   }
 
+  /// The IDs and names of the first accounts for what is being entered, as JSON.
+  @Sendable
+  func suggest(_ request: Request, context: APIContext) async throws -> Response {
+    let text = EncodedFields(query: request.uri)["q"]?.rawValue ?? ""
+    let accounts = text.isEmpty ? [] : try await accounts(named: text)
+    let pairs = accounts.prefix(Self.mostSuggested).map { account in
+      JSONValue.array([.string(account.id), .string(account.names.joined(separator: ", "))])
+    }
+    return Response(
+      status: .ok, headers: [.contentType: "application/json"],
+      body: ResponseBody(byteBuffer: ByteBuffer(bytes: JSONValue.array(pairs).bytes)))
+  }
+
+  private static let mostSuggested = 10
   private static let mostAccounts = 50
 
   private func accounts(named text: String) async throws -> [Account] {

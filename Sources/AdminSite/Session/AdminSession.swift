@@ -206,24 +206,21 @@ struct SessionRequired: RouterMiddleware {
     var context = context
     context.caller = session.caller
     guard !isReading else { return try await next(request, context) }
-    guard request.isFromOurPages else { throw Problem.foreignForm }
+    guard request.isFromOurPages else { throw ForeignForm() }
     context.admin.form = try await request.form()
     guard let token = context.admin.form["csrf"], session.isFormToken(token.rawValue) else {
-      throw Problem.foreignForm
+      throw ForeignForm()
     }
     return try await next(request, context)
   }
 }
 
-extension Problem {
-  static var foreignForm: Problem {
-    Problem(
-      .forbidden,
-      "The form was not sent from a page of this session. Nothing was changed. Reload the page "
-        + "and submit the form again.")
-  }
-
-  var isForeignForm: Bool { detail == Self.foreignForm.detail }
+/// A form was not sent from a page of the session.
+struct ForeignForm: Error {
+  static let problem = Problem(
+    .forbidden,
+    "The form was not sent from a page of this session. Nothing was changed. Reload the page and "
+      + "submit the form again.")
 }
 
 extension Request {

@@ -21,7 +21,7 @@ struct LoginController: Controller {
 
   @Sendable
   func logIn(_ request: Request, context: APIContext) async throws -> Response {
-    guard request.isFromOurPages else { throw Problem.foreignForm }
+    guard request.isFromOurPages else { throw ForeignForm() }
     let (caller, destination) = try await login(in: request)
     let now = now()
     guard let caller, let (_, key) = api.keys.session(of: caller.name) else {

@@ -206,17 +206,19 @@ struct AdminActionTests {
       }
       #expect(losses.count == 2 && losses[0] < losses[1])
       let badge = #"Unclaimed charges <span class="count">1</span>"#
-      #expect(page.contains(badge) && !page.contains(">Period ended<"))
+      #expect(page.contains(badge) && !page.contains("Period ended since"))
+      #expect(page.contains("ends in 30 days, paid"))
       #expect(page.contains("1 charge waits for access (oldest: "))
       #expect(try await browser.get("/admin").contains("<strong>1 unclaimed charge</strong>"))
       // Later there is no access left to give.
       api.live(until: 40)
       browser = try await AdminBrowser.loggedIn(api)
       let later = try await browser.get("/admin/unclaimed")
-      #expect(later.contains(">\(id)</a>") && later.contains(">Period ended<"))
+      #expect(later.contains(">\(id)</a>") && later.contains("<h2>Period ended since</h2>"))
+      #expect(later.contains("ended 31 Jan 2026, paid 40 days ago, unclaimed for"))
       #expect(!later.contains(badge) && later.contains("No charges wait for access."))
       #expect(try await !browser.get("/admin").contains("unclaimed charge</strong>"))
-      for query in ["after=x", "historical_after=x", "limit=0"] {
+      for query in ["after=x", "ended_after=x", "historical_after=x", "limit=0"] {
         #expect(try await browser.get("/admin/unclaimed?\(query)").status == 400)
       }
     }
@@ -235,7 +237,12 @@ struct AdminActionTests {
 
       let unknown = try await browser.post(path, [("account_id", "carl"), ("reason", "x")])
       #expect(unknown.status == 400)
-      #expect(unknown.contains("No account with the ID “carl”."))
+      #expect(unknown.contains("No account with the ID “carl”. Search for the customer above"))
+      #expect(form.contains(#"list="accounts""#))
+      let suggested = try await browser.get("/admin/account-suggestions?q=B")
+      #expect(suggested.text == #"[["ben",""]]"#)
+      let near = try await browser.post(path, [("account_id", "BEN"), ("reason", "x")])
+      #expect(near.contains("No account with the ID “BEN”. Did you mean “ben”?"))
       #expect(unknown.contains(#"value="carl""#))
       #expect(try await browser.post(path, [("account_id", "ben")]).status == 400)
       // The fault has the field's label, and the field is marked.
@@ -249,6 +256,7 @@ struct AdminActionTests {
       #expect(
         shown.contains("(owner: “anna”) will be assigned to “ben”, who has no active entitlement."))
       #expect(shown.contains("“anna” loses “premium”"))
+      #expect(shown.contains("“ben” gets “premium” ("))
       #expect(shown.contains(#"name="confirmed" value="yes""#))
       #expect(shown.contains("<h1>Confirm: transfer subscription</h1>"))
       #expect(shown.contains(">Transfer subscription</button>"))
@@ -522,9 +530,8 @@ struct AdminActionTests {
         ], as: .admin)
       let form = try await browser.get(path)
       for text in [
-        "1 charge, 0 orders, 1 grant and the app account token",
-        "and the reasons stored with grants",
-        "Kept: the audit log, which can&#39;t be changed.",
+        "1 charge, 1 grant, the app account token", "the reasons stored with grants",
+        "Kept: the audit log, with the pseudonym instead of the ID.",
       ] { #expect(form.contains(text), "\(text)") }
       let wrong = try await browser.post(
         path, [("typed_account_id", "Anna"), ("reason", "Asked."), ("confirmed", "yes")])

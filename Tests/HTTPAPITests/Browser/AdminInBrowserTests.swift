@@ -75,6 +75,10 @@ struct AdminInBrowserTests {
       let charge = "#charge-\(story.quarter)-quarterly"
       try await browser.click(.selector("\(charge) .charge-do a"))
       try await browser.type("Dora", into: "#account-id")
+      try await browser.wait(
+        for: "suggestions",
+        until: "return document.querySelector('#accounts option')?.value === 'dora'"
+      )
       try await browser.type(reason, into: "#reason")
       try await browser.click("button.primary")
       try await browser.see("No account with the ID “Dora”.")

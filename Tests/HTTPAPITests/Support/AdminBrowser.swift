@@ -121,6 +121,7 @@ struct AdminBrowser {
     (
       .contentSecurityPolicy,
       "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+        + "connect-src 'self'; "
         + "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     (.xContentTypeOptions, "nosniff"),
