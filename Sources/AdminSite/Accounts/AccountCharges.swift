@@ -187,21 +187,32 @@ struct AccountCharges: Sendable {
         ($0.administrator, nil, $0.reason) as AdministratorNote
       },
       isSandbox: charge.id.line.environment == .sandbox,
+      ending: shown.isLatest && report.ownerAccountID != nil && !isLive(shown, at: now)
+        ? "The subscription has ended: a transfer would give no access." : nil,
       transferHref: charge.id.href(form: "transfer"),
       transferLabel: report.transferTitle(isLatest: shown.isLatest) + "…"
     )
   }
 
-  /// The forms that transfer the active subscriptions whose renewals the account gets or, without
-  /// one, the latest; or that assigns an unclaimed one.
+  /// Whether access or renewals can be transferred: the paid period lasts, or Apple still tries to
+  /// charge.
+  private func isLive(_ shown: Shown, at now: Timestamp) -> Bool {
+    shown.isActive(at: now)
+      || current.contains {
+        $0.line == shown.report.charge.id.line
+          && [.inGracePeriod, .inBillingRetry].contains($0.state)
+      }
+  }
+
+  /// The forms that transfer the subscriptions whose renewals the account gets or, without one,
+  /// assign the latest unclaimed one.
   func transferLinks(at now: Timestamp) -> [PageLink] {
     let latest = (owned.all + unclaimed.all).compactMap { shown[$0.id] }.filter(\.isLatest)
-    let inGrace = Set(current.filter { $0.state == .inGracePeriod }.compactMap(\.line))
-    let active = latest.filter {
-      $0.report.ownerAccountID != nil
-        && ($0.isActive(at: now) || inGrace.contains($0.report.charge.id.line))
-    }
-    let linked = active.isEmpty ? latest.prefix(1) : active.prefix(Self.mostTransfers)
+    let live = latest.filter { $0.report.ownerAccountID != nil && isLive($0, at: now) }
+    let linked =
+      live.isEmpty
+      ? latest.filter { $0.report.ownerAccountID == nil }.prefix(1)
+      : live.prefix(Self.mostTransfers)
     return linked.map { shown in
       let charge = shown.report.charge
       let isOneOfSeveral =

@@ -61,6 +61,7 @@ struct AccountPageController: Controller {
     {
       frame.badges.append(refunds.badge)
     }
+    if account.isErased { frame.badges = [Badge(text: "Erased", tone: Tone.quiet)] }
     frame.actions = Self.actions(
       for: account, by: context.caller?.role, transfers: charges.transferLinks(at: now))
     return PageRenderer.response(

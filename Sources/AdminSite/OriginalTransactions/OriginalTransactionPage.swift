@@ -42,7 +42,8 @@ struct OriginalTransactionPageController: Controller {
     }
     let shown = reports.count > Self.chargesShown + 1 ? Self.chargesShown : reports.count
     if let latest = original.rule.charges.latestCharge, latest.isSubscription,
-      let report = reports.first(where: { $0.charge.id == latest.id })
+      let report = reports.first(where: { $0.charge.id == latest.id }),
+      report.ownerAccountID == nil || state.isLive
     {
       frame.actions = [
         PageLink(
@@ -140,7 +141,8 @@ struct OriginalTransactionPageController: Controller {
     of line: OriginalTransactionKey, in original: RecordedOriginalTransaction,
     facts: OriginalTransactionFacts, catalogue: Catalogue, at now: Timestamp
   ) -> (
-    title: String, badges: [Badge], verdict: String, tone: String, properties: [Property]
+    title: String, badges: [Badge], verdict: String, tone: String, properties: [Property],
+    isLive: Bool
   ) {
     let bindings = Binding.bindings(of: original.rule.charges, decisions: original.rule.decisions)
     let key = bindings.account(asOf: now)
@@ -149,9 +151,9 @@ struct OriginalTransactionPageController: Controller {
     let summary = OriginalTransactionState(line: original.line, rule: original.rule)
     let latest = original.rule.charges.latestCharge
     let isSubscription = latest?.isSubscription ?? false
-    let isOn =
-      isSubscription && summary.autoRenews != false
-      && [.active, .inGracePeriod, .inBillingRetry].contains(current?.state)
+    let isLive =
+      isSubscription && [.active, .inGracePeriod, .inBillingRetry].contains(current?.state)
+    let isOn = isLive && summary.autoRenews != false
     let isErased = key.map { original.line.history.erasures[$0] != nil } ?? false
     let owner: String =
       switch (account, isOn) {
@@ -188,7 +190,7 @@ struct OriginalTransactionPageController: Controller {
         .compactMap(\.self),
       "\(current.map(original.inWords) ?? "No active entitlement.") \(owner)",
       current.map { Badge($0).tone } ?? (account == nil ? Tone.warning : Tone.quiet),
-      properties.compactMap(\.self)
+      properties.compactMap(\.self), isLive
     )
   }
 }

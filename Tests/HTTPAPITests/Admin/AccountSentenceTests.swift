@@ -150,9 +150,14 @@ struct AccountSentenceTests {
       #expect(buttons(try await page(of: "vera", api)) == ["Transfer news…", "Transfer monthly…"])
       api.live(until: 35)
       #expect(buttons(try await page(of: "vera", api)) == ["Transfer news…"])
-      // Without an active one, the latest.
+      // What has ended says why it has no button.
       api.live(until: 50)
-      #expect(buttons(try await page(of: "vera", api)) == ["Transfer old…"])
+      let ended = try await page(of: "vera", api)
+      #expect(buttons(ended) == [])
+      #expect(
+        ended.text.matches(of: /The subscription has ended: a transfer would give no access\./)
+          .count
+          == 3)
       // One in its grace period is active.
       try await api.claim(
         Payment(id: "9", from: 60, to: 90), Future(isOn: true, end: 90), by: "vera", on: 60.1)
@@ -161,6 +166,11 @@ struct AccountSentenceTests {
       try await api.claim(
         Payment(id: "9", from: 60, to: 90),
         Future(isOn: true, end: 90, graceUntil: 106, isInRetry: true), by: "vera", on: 91)
+      #expect(buttons(try await page(of: "vera", api)) == ["Transfer monthly…"])
+      // And so can one be that Apple still tries to charge.
+      try await api.claim(
+        Payment(id: "9", from: 60, to: 90), Future(isOn: true, end: 90, isInRetry: true),
+        by: "vera", on: 91.5)
       #expect(buttons(try await page(of: "vera", api)) == ["Transfer monthly…"])
       // Two of one product differ by their dates.
       try await api.claim(
