@@ -309,7 +309,7 @@ extension ChartData {
       }
   }
 
-  /// The sum of the finished buckets and, apart from it, what is counted so far, as in `1 + 3 so far`;
+  /// The sum, with what is counted so far in unfinished buckets, as in `4, of them 3 so far`;
   /// nil if one of the finished buckets is not known.
   ///
   /// - Parameter hasOpen: Whether the unfinished buckets of the series can still grow.
@@ -326,8 +326,7 @@ extension ChartData {
     let soFar = open.isEmpty ? nil : sum(true)
     guard let soFar, soFar != 0 else { return (sum(false) ?? soFar).map(unit.text) }
     guard !isAllUnfinished, let ended = sum(false) else { return "\(unit.text(soFar)) so far" }
-    return unit.text(ended) + (soFar < 0 ? " − " : " + ")
-      + "\(unit.number(Int64(clamping: soFar.magnitude))) so far"
+    return "\(unit.text(ended + soFar)), of them \(unit.number(soFar)) so far"
   }
 
   /// Whether no finished bucket has a number, so that the sums are those of the others.

@@ -31,9 +31,8 @@ struct OverviewPageController: Controller {
         attention: answers.attention(
           with: frame.waiting, faults: context.admin.faults, at: pages.now()),
         groups: answers.groups, weekNote: answers.weekNote,
-        activeChart: charts.first ?? Chart(linesOf: Self.nothing("Active subscriptions")),
-        movementChart: charts.dropFirst().first
-          ?? Chart(linesOf: Self.nothing("Subscriber movement")),
+        activeChart: charts.first ?? Self.empty("Active subscriptions", answers),
+        movementChart: charts.dropFirst().first ?? Self.empty("Subscriber movement", answers),
         customers: customers.map { customer in
           (
             at: Moment(customer.account.createdAt), id: customer.account.id,
@@ -41,13 +40,19 @@ struct OverviewPageController: Controller {
             tags: customer.shownTags(ended)
           )
         }, customersHref: AdminURL.customers,
-        recentActions: answers.recentActions, actionsHref: AdminURL.report(Report.audit.name)
+        recentActions: answers.recentActions,
+        noActions: answers.tables[.recentActions] == nil
+          ? "Not known yet: this page reloads." : "No manual changes.",
+        actionsHref: AdminURL.report(Report.audit.name)
       ), "overview")
   }
 
-  /// A chart without data.
-  private static func nothing(_ title: String) -> ChartData {
-    ChartData(id: "chart-\(title.utf8.count)", title: title, buckets: [], series: [])
+  /// A chart without data; nil while it is not known whether there is any.
+  private static func empty(_ title: String, _ answers: OverviewAnswers) -> Chart? {
+    answers.working.contains(.active)
+      ? nil
+      : Chart(
+        linesOf: ChartData(id: "chart-\(title.utf8.count)", title: title, buckets: [], series: []))
   }
 }
 

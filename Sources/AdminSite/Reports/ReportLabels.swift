@@ -102,15 +102,25 @@ enum EnumText {
     return words.prefix(1).uppercased() + words.dropFirst()
   }
 
-  /// Makes words of the names in a text, as in `Receipt rejected 21003`; a sentence, a URL and Apple's
-  /// `DID_RENEW` stay as they are.
+  /// Makes words of the names in a text, as in `Receipt rejected 21003` and `Consumption request`; a
+  /// sentence and a URL stay as they are.
   private static func words(_ value: String) -> String {
-    if value.contains("://") || value.wholeMatch(of: /[A-Z][A-Z_]+/) != nil { return value }
+    if value.contains("://") { return value }
+    if value.wholeMatch(of: /[A-Z][A-Z_]+/) != nil {
+      return appleTypes[value] ?? sentence(value.lowercased())
+    }
     let words = value.split(separator: " ", omittingEmptySubsequences: false).map { word in
       word.contains("_") ? word.replacing("_", with: " ").lowercased() : String(word)
     }
     return sentence(words.joined(separator: " "))
   }
+
+  /// Types of Apple's notifications that are not words for people by themselves.
+  private static let appleTypes = [
+    "DID_CHANGE_RENEWAL_PREF": "Renewal product changed",
+    "DID_CHANGE_RENEWAL_STATUS": "Auto-renew switched", "DID_FAIL_TO_RENEW": "Failed to renew",
+    "DID_RECOVER": "Recovered", "DID_RENEW": "Renewed", "REVOKE": "Family Sharing ended",
+  ]
 
   private static let labels: [String: [String: String]] = [
     "state": [

@@ -136,7 +136,7 @@ extension ReportRequest {
   }
 
   /// The columns of revenue below its table.
-  fileprivate static let secondary: Set<String> = [
+  static let secondary: Set<String> = [
     "offers", "trials", "family_shared", "from_catalogue_milliunits", "refunds_of_charges",
     "refunded_of_charges_milliunits", "net_by_charge_milliunits",
   ]
@@ -161,6 +161,8 @@ extension DataTable {
         && (name != "currency" || !hasMoney)
         && (name != "segment" || request.choices.by != nil)
         && (!["environment", "bundle_id"].contains(name) || Set(values).count > 1)
+        // Below the cause, so that all columns fit.
+        && (name != "last_detail" || records.allSatisfy { $0["cause"]?.text == nil })
         && (name != "first_at" || records.contains { $0[name] != $0["last_at"] })
         && (values.isEmpty || values.contains { $0 != .none })
         && (!table.columns[place].isRare(in: table.report) || values.contains { $0.integer != 0 })
@@ -182,6 +184,10 @@ extension DataTable {
             if column.name == "from_day", let period { cell.take(period) }
             if column.isProduct || request.meaning(of: column) == "product" {
               cell.takeName(from: request.productNames)
+            }
+            if column.name == "cause" {
+              cell.note =
+                row["last_detail"]?.label(in: "last_detail", of: table.report).text.nonEmpty
             }
             // What renews as itself has its product in one column.
             if column.name == "renews_as", row[column.name] == row["product_id"] { cell.text = "" }

@@ -120,7 +120,9 @@ struct ReportTotals: Sendable {
     let currencies = (table.records + previous.records).currencies
     // A difference of amounts that were converted and others that were not says nothing.
     let isConverted = table.unconverted.isEmpty && previous.unconverted.isEmpty
-    let columns = DataTable.ordered(table.columns, in: table.report)
+    let columns = DataTable.ordered(table.columns, in: table.report).filter {
+      table.report != .revenue || !ReportRequest.secondary.contains($0.name)
+    }
     for column in columns + [netChange(table.report)].compactMap(\.self) {
       for currency in column.kind == .money ? currencies.map(Optional.some) : [nil] {
         let sides = zip([table, previous], ranges).map { table, range in

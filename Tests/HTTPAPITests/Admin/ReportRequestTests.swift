@@ -251,8 +251,10 @@ struct ReportChartTests {
     #expect(picture.map(\.title) == ["Churned by offer type"])
     #expect(
       picture[0].legend.map { "\($0.label) \($0.value ?? "")" } == [
-        "Not reported 210 + 7,000 so far", "F 180 + 6,000 so far", "E 150 + 5,000 so far",
-        "D 120 + 4,000 so far", "C 9 + 300 so far", "2 others 9 + 300 so far",
+        "Not reported 7,210, of them 7,000 so far", "F 6,180, of them 6,000 so far",
+        "E 5,150, of them 5,000 so far",
+        "D 4,120, of them 4,000 so far", "C 309, of them 300 so far",
+        "2 others 309, of them 300 so far",
       ])
     #expect(
       picture[0].note
