@@ -83,11 +83,12 @@ extension OwnershipStore {
     _ list: UnclaimedList, in environment: Environment, after last: UnclaimedPlace?, limit: Int,
     at now: Timestamp
   ) -> SQL {
+    let follows: SQL = list == .waiting ? ">" : "<"
     let rest =
       last.map { place in
         """
         (coalesce(expires_at, 'infinity'), environment, original_transaction_id, transaction_id,
-          product_id) \(list == .waiting ? ">" : "<")
+          product_id) \(follows)
           (coalesce(\(place.expiresAt)::timestamptz, 'infinity'), \(place.charge.line.environment),
             \(place.charge.line.originalTransactionID), \(place.charge.transactionID),
             \(place.charge.productID))
