@@ -207,7 +207,7 @@ struct AdminActionTests {
       #expect(losses.count == 2 && losses[0] < losses[1])
       let badge = #"Unclaimed charges <span class="count">1</span>"#
       #expect(page.contains(badge) && !page.contains("Period ended since"))
-      #expect(page.contains("ends in 30 days, paid"))
+      #expect(page.contains("ends in 31 days, paid"))
       #expect(page.contains("1 charge waits for access (oldest: "))
       #expect(try await browser.get("/admin").contains("<strong>1 unclaimed charge</strong>"))
       // Later there is no access left to give.
@@ -215,7 +215,7 @@ struct AdminActionTests {
       browser = try await AdminBrowser.loggedIn(api)
       let later = try await browser.get("/admin/unclaimed")
       #expect(later.contains(">\(id)</a>") && later.contains("<h2>Period ended since</h2>"))
-      #expect(later.contains("ended 31 Jan 2026, paid 40 days ago, unclaimed for"))
+      #expect(later.contains("ended 1 Feb 2026, paid 40 days ago, unclaimed for"))
       #expect(!later.contains(badge) && later.contains("No charges wait for access."))
       #expect(try await !browser.get("/admin").contains("unclaimed charge</strong>"))
       for query in ["after=x", "ended_after=x", "historical_after=x", "limit=0"] {
