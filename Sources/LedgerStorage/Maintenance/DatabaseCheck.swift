@@ -15,7 +15,7 @@ package struct DatabaseCheck: Sendable {
   /// The database's clock when it answered.
   package let time: Timestamp
   /// The settings that are off though a crash can lose confirmed commits then.
-  package let unsafeSettings: [String]
+  package let nonDurableSettings: [String]
   package let hasAutovacuum: Bool
   /// Whether JIT compilation is available and on.
   package let compilesStatements: Bool
