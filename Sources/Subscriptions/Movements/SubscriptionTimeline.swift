@@ -145,7 +145,9 @@ extension SubscriptionTimeline.Run {
       let limit = RuleConstants.standard.billingRetry(isCommitment: charge.isCommitment)
       if decision.isAutomaticRenewal(renewal.kind), renewal.date > naturalEnd + .gapTolerance,
         renewal.date <= paidEnd + limit,
-        rule.course.phaseStatement(from: start, before: self.next)?.phase != .expired
+        rule.course.phaseStatement(from: start, before: self.next)?.phase != .expired,
+        [.unknown, .billing].contains(
+          rule.course.endCause(ofChargeAt: position, before: self.next))
       {
         // Apple retried the charge, whether it reported that or not.
         trouble = RenewalForecast.Trouble(graceEnd: trouble?.graceEnd, retryEnd: renewal.date)

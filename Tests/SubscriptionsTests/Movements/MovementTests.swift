@@ -134,7 +134,7 @@ extension MovementStory {
       "a gap of a minute is none, and one of more is a lapse",
       [
         charged("1", 0, 30), charged("2", 30 + 60.0 / 86400, 61),
-        charged("3", 61 + 61.0 / 86400, 91),
+        charged("3", 61 + 61.0 / 86400, 91, kind: .purchase),
       ],
       [
         "0 charged 1 EUR 10000", "0 started monthly EUR 10000 since 0",
