@@ -152,8 +152,10 @@ package struct SchemaDistributor: Sendable {
     let defaults = [
       // Otherwise a multi-shard query forbids writing local tables with foreign keys after it.
       ("multi_shard_modify_mode", "sequential"),
-      // A read of several accounts asks its shards at the same time, by connections that are kept.
+      // A read of several accounts asks its shards at the same time, by connections that are kept:
+      // opening one takes longer than the read.
       ("executor_slow_start_interval", "0"), ("max_cached_conns_per_worker", "4"),
+      ("max_adaptive_executor_pool_size", "4"),
     ]
     try await database.runScript(
       defaults.map { "ALTER DATABASE \(name) SET citus.\($0) TO '\($1)'" }
