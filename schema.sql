@@ -1852,6 +1852,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = tenure, pg_temp
 AS $$
 DECLARE
     head account_chain;
+    moment timestamptz;
     entry_body text;
     row_body jsonb;
 BEGIN
@@ -1872,32 +1873,33 @@ BEGIN
         SELECT body INTO row_body FROM sealed_product WHERE row_id = entry_row;
     END IF;
     entry_body := coalesce(row_body, '{}') || details;
-    SELECT * INTO head FROM account_chain WHERE account_key = chain FOR UPDATE;
-    IF NOT FOUND THEN
-        INSERT INTO account_chain (account_key, head_number, head_hash, head_stored_at)
-        VALUES (chain, 0, decode(repeat('00', 32), 'hex'), '-infinity')
-        ON CONFLICT (account_key) DO UPDATE SET head_number = account_chain.head_number
-        RETURNING * INTO head;
+    IF entry_kind IN ('purchase_order', 'account_grant') THEN
+        PERFORM FROM account_chain WHERE account_key = chain FOR UPDATE;
+        IF entry_body = coalesce((
+                SELECT body FROM account_entry
+                WHERE account_key = chain AND kind = entry_kind AND row_id = entry_row
+                    AND kind IN ('purchase_order', 'account_grant')
+                ORDER BY number DESC LIMIT 1), '{}')
+        THEN
+            RETURN;
+        END IF;
     END IF;
-    IF entry_kind IN ('purchase_order', 'account_grant') AND entry_body = coalesce((
-            SELECT body FROM account_entry
-            WHERE account_key = chain AND kind = entry_kind AND row_id = entry_row
-                AND kind IN ('purchase_order', 'account_grant')
-            ORDER BY number DESC LIMIT 1), '{}')
-    THEN
-        RETURN;
-    END IF;
-    head.head_number := head.head_number + 1;
-    head.head_stored_at := greatest(head.head_stored_at, date_trunc('milliseconds', now()));
-    head.head_hash := chained_hash(head.head_hash, chain::text, head.head_number::text,
-        (extract(epoch FROM head.head_stored_at) * 1000)::bigint::text, entry_kind, entry_row,
-        entry_body);
+    -- One statement for the head: on Citus, each is a round trip.
+    moment := date_trunc('milliseconds', now());
+    INSERT INTO account_chain AS c (account_key, head_number, head_stored_at, head_hash)
+    VALUES (chain, 1, moment, chained_hash(decode(repeat('00', 32), 'hex'), chain::text, '1',
+        (extract(epoch FROM moment) * 1000)::bigint::text, entry_kind, entry_row, entry_body))
+    ON CONFLICT (account_key) DO UPDATE SET head_number = c.head_number + 1,
+        head_stored_at = greatest(c.head_stored_at, moment),
+        head_hash = chained_hash(c.head_hash, chain::text, (c.head_number + 1)::text,
+            -- Citus asks for immutable functions.
+            (extract(epoch FROM greatest(c.head_stored_at, moment) AT TIME ZONE 'UTC') * 1000)
+                ::bigint::text,
+            entry_kind, entry_row, entry_body)
+    RETURNING * INTO head;
     INSERT INTO account_entry (account_key, number, stored_at, kind, row_id, body, hash)
     VALUES (chain, head.head_number, head.head_stored_at, entry_kind, entry_row, entry_body,
         head.head_hash);
-    UPDATE account_chain SET head_number = head.head_number, head_hash = head.head_hash,
-        head_stored_at = head.head_stored_at
-    WHERE account_key = chain;
 END
 $$;
 
