@@ -265,7 +265,7 @@ package struct AccountStore: LedgerStore {
       OwnershipStore.countOfWaiting(in: .production, limit: limit, at: now),
       """
       SELECT count(*) FROM (
-        SELECT FROM tenure.job WHERE discarded_at IS NOT NULL LIMIT \(limit)) AS first
+        SELECT 1 FROM tenure.job WHERE discarded_at IS NOT NULL LIMIT \(limit)) AS first
       """,
       """
       SELECT count(*) FILTER (WHERE attempts > 0) FROM (
@@ -273,7 +273,7 @@ package struct AccountStore: LedgerStore {
       """,
       """
       SELECT count(*) FROM (
-        SELECT FROM tenure.submission WHERE status = 'rejected' LIMIT \(limit)) AS first
+        SELECT 1 FROM tenure.submission WHERE status = 'rejected' LIMIT \(limit)) AS first
       """,
     ])
     return (
