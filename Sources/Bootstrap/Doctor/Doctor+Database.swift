@@ -212,7 +212,7 @@ extension Doctor {
 
   private func durability(_ server: DatabaseCheck) -> DoctorFinding {
     let check = "database.durability"
-    let off = server.nonDurableSettings.map { "\($0) is off" }
+    let off = server.durability.filter { $0.value == "off" }.map { "\($0.setting) is off" }
     return off.isEmpty
       ? .ok(check, "Committed data survives a crash.")
       : .warning(

@@ -14,34 +14,43 @@ package struct DatabaseCheck: Sendable {
   package let isPooled: Bool
   /// The database's clock when it answered.
   package let time: Timestamp
-  /// The settings that are off though a crash can lose confirmed commits then.
-  package let nonDurableSettings: [String]
+  /// Settings that must be on, or a crash can lose confirmed commits.
+  package let durability: [(setting: String, value: String)]
   package let hasAutovacuum: Bool
   /// Whether JIT compilation is available and on.
   package let compilesStatements: Bool
+
+  /// Examines any database, with or without a Tenure schema.
+  package init(_ database: ConnectionPool) async throws {
+    let (rows, announced) = try await database.withConnection { connection in
+      let rows = try await connection.query(
+        """
+        SELECT current_setting('server_version_num')::integer, current_setting('server_version'),
+          current_user::text, rolsuper, pg_is_in_recovery(), pg_backend_pid(), clock_timestamp(),
+          current_setting('synchronous_commit'), current_setting('fsync'),
+          current_setting('full_page_writes'), current_setting('autovacuum'),
+          pg_jit_available()
+        FROM pg_roles WHERE rolname = current_user
+        """)
+      return (rows, await connection.announcedProcessID())
+    }
+    let row = try rows.decodeOnly(
+      Int32.self, String.self, String.self, Bool.self, Bool.self, Int32.self, Timestamp.self,
+      String.self, String.self, String.self, String.self, Bool.self)
+    versionNumber = Int(row.0)
+    version = row.1
+    role = row.2
+    isSuperuser = row.3
+    isStandby = row.4
+    isPooled = announced.map { $0 != row.5 } ?? false
+    time = row.6
+    durability = [("synchronous_commit", row.7), ("fsync", row.8), ("full_page_writes", row.9)]
+    hasAutovacuum = row.10 == "on"
+    compilesStatements = row.11
+  }
 }
 
 extension DatabaseCheck {
-  /// Examines any database, with or without a Tenure schema.
-  package init(_ database: ConnectionPool) async throws {
-    let found = try await database.withConnection { connection in
-      let announced = await connection.announcedProcessID().map { Int($0) }
-      return try await connection.query(
-        """
-        SELECT current_setting('server_version_num')::bigint, current_setting('server_version'),
-          current_user::text, rolsuper, pg_is_in_recovery(),
-          coalesce(pg_backend_pid() <> \(announced)::bigint, false), clock_timestamp(),
-          ARRAY(
-            SELECT name FROM unnest(ARRAY['synchronous_commit', 'fsync', 'full_page_writes']) AS name
-            WHERE current_setting(name) = 'off'),
-          current_setting('autovacuum') = 'on', pg_jit_available()
-        FROM pg_roles WHERE rolname = current_user
-        """
-      ).decode(into: Self.init)
-    }
-    self = found[0]
-  }
-
   /// Whether a pooler such as PgBouncer serves several connections with one server session.
   ///
   /// Two connections have the same server process, which can be missed if many use the pooler.
