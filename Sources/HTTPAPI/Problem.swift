@@ -220,10 +220,6 @@ package struct ProblemCode: Hashable, CaseIterable, Sendable {
   package static let unavailable = Self(
     "unavailable", .serviceUnavailable, "Temporarily unavailable")
 
-  static func named(_ rawValue: String) -> ProblemCode? {
-    allCases.first { $0.rawValue == rawValue }
-  }
-
   package static let allCases: [ProblemCode] = [
     .invalidRequest, .unauthorized, .forbidden, .notFound, .unknownProduct, .unknownOrder,
     .unknownAccount, .unknownSubmission, .unknownTransaction, .unknownOriginalTransaction,

@@ -40,12 +40,16 @@ struct NotificationController: Controller {
 extension Problem {
   /// The answer to a refused notification: 401 for a wrong secret, 400 for everything else.
   fileprivate init(_ refusal: NotificationRefusal) {
-    self.init(ProblemCode.named(refusal.code.rawValue) ?? .invalidRequest, refusal.detail)
-    if code == .wrongSecret {
+    switch refusal.code {
+    case .invalidRequest: self.init(.invalidRequest, refusal.detail)
+    case .invalidSignature: self.init(.invalidSignature, refusal.detail)
+    case .wrongBundleID: self.init(.wrongBundleID, refusal.detail)
+    case .wrongSecret:
+      self.init(.wrongSecret, refusal.detail)
       // A 401 must name an authentication scheme (RFC 9110, section 15.5.2).
       headers[.wwwAuthenticate] = "SharedSecret"
-    } else {
-      status = .badRequest
+      return
     }
+    status = .badRequest
   }
 }

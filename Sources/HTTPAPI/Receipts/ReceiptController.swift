@@ -51,7 +51,8 @@ struct ReceiptController: Controller {
         json.memberIfPresent("exchanges", exchanges)
       }
     case .rejected(let id, let reason):
-      var problem = Problem(ProblemCode.named(reason.code) ?? .receiptRejected, reason.detail)
+      let code = ProblemCode.allCases.first { $0.rawValue == reason.code }
+      var problem = Problem(code ?? .receiptRejected, reason.detail)
       // Rejected submissions always get 422, whatever status the code has elsewhere.
       problem.status = .unprocessableContent
       problem.submission = Problem.RejectedSubmission(
