@@ -60,6 +60,8 @@ package struct Report: Sendable {
   package let measure: ReportChart.Series?
   /// Whether later facts can change parts of a past state; the definition names them.
   package let isPartlyFrozen: Bool
+  /// Whether other products than auto-renewable subscriptions count.
+  package let countsAllProducts: Bool
   private let numbers: Signature
   private let items: Signature
   /// Set for a report that asks views instead of functions.
@@ -83,7 +85,8 @@ package struct Report: Sendable {
     order: String? = nil,
     itemOrder: String = "at DESC, original_transaction_id, transaction_id, measure",
     itemTieBreak: String = "r::text", shares: [String: Share] = [:], charts: [ReportChart] = [],
-    measure: ReportChart.Series? = nil, isPartlyFrozen: Bool = false, views: Views? = nil
+    measure: ReportChart.Series? = nil, isPartlyFrozen: Bool = false,
+    countsAllProducts: Bool = false, views: Views? = nil
   ) {
     let text = String(decoding: sql, as: UTF8.self)
     let relation = Self.relation(name)
@@ -100,7 +103,8 @@ package struct Report: Sendable {
     (self.itemOrder, self.itemTieBreak) = (itemOrder, itemTieBreak)
     (self.shares, self.charts) = (shares, charts)
     self.measure = measure ?? charts.first?.series.first
-    (self.isPartlyFrozen, self.views) = (isPartlyFrozen, views)
+    (self.isPartlyFrozen, self.countsAllProducts) = (isPartlyFrozen, countsAllProducts)
+    self.views = views
   }
 }
 

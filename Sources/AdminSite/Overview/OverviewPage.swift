@@ -41,8 +41,7 @@ struct OverviewPageController: Controller {
           )
         }, customersHref: AdminURL.customers,
         recentActions: answers.recentActions,
-        noActions: answers.tables[.recentActions] == nil
-          ? "Not known yet: this page reloads." : "No manual changes.",
+        noActions: answers.noActions,
         actionsHref: AdminURL.report(Report.audit.name)
       ), "overview")
   }
@@ -57,6 +56,13 @@ struct OverviewPageController: Controller {
 }
 
 extension OverviewAnswers {
+  /// Stands in place of the recent actions.
+  var noActions: String {
+    if working.contains(.recentActions) { return "Not known yet: this page reloads." }
+    return failed.contains(.recentActions)
+      ? "Not available: the query failed." : "No manual changes."
+  }
+
   var recentActions: [some Sendable] {
     (tables[.recentActions]?.records ?? []).map { row in
       let reason = row["reason"]?.text

@@ -378,9 +378,11 @@ struct UnclaimedCursor: Codable, Sendable {
 extension StoredJob {
   /// The account whose key is the subject.
   fileprivate var account: AccountKey? {
-    let kinds: [Job.Kind] = [.publishEntitlements, .mergeAccount]
-    guard kinds.contains(where: { $0.rawValue == kind }) else { return nil }
-    return UUID(uuidString: subject).map(AccountKey.init(rawValue:))
+    switch Job.Kind(rawValue: kind) {
+    case .publishEntitlements, .mergeAccount:
+      UUID(uuidString: subject).map(AccountKey.init(rawValue:))
+    default: nil
+    }
   }
 }
 
@@ -396,8 +398,7 @@ extension Job.Kind {
     case .mergeAccount: Badge(text: "Charges have not all moved", tone: Tone.warning)
     case .setAppAccountToken, .sendConsumption:
       Badge(text: "Apple was not told", tone: Tone.warning)
-    case .reconcile, .pruneEvents, .rollUpMovements, .prunePayloads, .trimAccountChanges,
-      .makeCheckpoint:
+    default:
       Badge(text: "Maintenance", tone: Tone.quiet)
     }
   }

@@ -206,11 +206,6 @@ extension ReportParameter {
     "period": "Month",
   ]
 
-  /// The reports that are not about subscriptions alone.
-  private static let countsAllProducts: Set<Report> = [
-    .revenue, .refunds, .ownership, .unclaimed, .orders,
-  ]
-
   fileprivate var isFlag: Bool { rawValue.hasPrefix("include_") }
 
   /// The accepted values; nil: free text.
@@ -224,7 +219,7 @@ extension ReportParameter {
     case "product":
       [("", "All products")]
         + catalogue.products.filter {
-          $0.type == .autoRenewable || Self.countsAllProducts.contains(report)
+          $0.type == .autoRenewable || report.countsAllProducts
         }.map { product in
           let id = product.id.rawValue
           return (id, product.displayName.map { "\($0) (\(id))" } ?? id)

@@ -42,19 +42,20 @@ package struct WebhookSender: Sendable {
     let body = Array(body.utf8)
     let signature = WebhookSignature.value(of: body, secrets: receiver.secrets, at: now)
     let silence = "The receiver did not respond within \(timeout)."
-    return try await withThrowingTaskGroup(of: String?.self) { group in
-      group.addTask { await push(body, signature: signature) }
+    return try await withThrowingTaskGroup(of: (isTimeout: Bool, failure: String?).self) { group in
+      group.addTask { (false, await push(body, signature: signature)) }
       group.addTask {
         try await Task.sleep(for: timeout)
-        return silence
+        return (true, silence)
       }
       defer { group.cancelAll() }
-      let failure = try await group.next() ?? nil
+      guard let first = try await group.next() else { return silence }
       try Task.checkCancellation()
-      guard failure == silence else { return failure }
+      guard first.isTimeout else { return first.failure }
       group.cancelAll()
       // It may have responded and still be sending its body.
-      return try await group.next() == .some(nil) ? nil : silence
+      guard let push = try await group.next(), push.failure == nil else { return silence }
+      return nil
     }
   }
 

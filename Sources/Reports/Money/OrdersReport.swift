@@ -9,5 +9,6 @@ extension Report {
     itemOrder: "at DESC, order_id, original_transaction_id, transaction_id, measure",
     charts: [
       .bars("Orders", .init("Paid", "paid"), .init("Open", "open"), .init("Expired", "expired"))
-    ], measure: .init("Opened", "opened"), isPartlyFrozen: true)
+    ], measure: .init("Opened", "opened"), isPartlyFrozen: true,
+    countsAllProducts: true)
 }

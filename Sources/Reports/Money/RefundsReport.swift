@@ -13,5 +13,6 @@ extension Report {
       ]), priced: "refunded_milliunits",
     itemOrder: "charged_at DESC, original_transaction_id, transaction_id, measure",
     shares: ["refund_rate": .init("refunds", of: "paid")],
-    charts: [.bars("Refunded charges", .init("Refunds", "refunds"))])
+    charts: [.bars("Refunded charges", .init("Refunds", "refunds"))],
+    countsAllProducts: true)
 }

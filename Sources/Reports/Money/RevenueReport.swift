@@ -19,5 +19,6 @@ extension Report {
         "Charged and refunded", .init("Charged", "charged_milliunits"),
         .init("Refunded", "refunded_milliunits"),
         net: .init("Net revenue", "net_by_refund_milliunits"))
-    ], measure: .init("Net revenue", "net_by_refund_milliunits"))
+    ], measure: .init("Net revenue", "net_by_refund_milliunits"),
+    countsAllProducts: true)
 }

@@ -6,5 +6,6 @@ extension Report {
     sql: PackageResources.ownership_sql,
     drillDown: .rows("measure", "decided", "corrected", "moved", "shared"),
     charts: [.bars("Decisions and changes of owners", .init("Charges", "number"))],
-    isPartlyFrozen: true)
+    isPartlyFrozen: true,
+    countsAllProducts: true)
 }
