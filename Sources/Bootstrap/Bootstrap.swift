@@ -121,7 +121,7 @@ package struct Assembly: Sendable {
     var quiet = logger
     // The findings report faults, so they aren't logged as well.
     quiet.logLevel = max(logger.logLevel, .critical)
-    let doctor = Doctor(settings: settings, logger: quiet)
+    let doctor = Doctor(settings: settings, logger: quiet, ledger: ledger)
     let webhook = settings.webhook.flatMap { receiver in
       jobTools.webhook.map { sender in
         Installation.Webhook(host: receiver.host) { try await sender.send($0, at: $1) }

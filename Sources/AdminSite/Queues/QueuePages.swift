@@ -39,7 +39,9 @@ struct QueueController: Controller {
     let owners = try await LastOwners(of: lists.flatMap { $0.charges }, in: ledger)
     let frame = try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context)
     let count = frame.waiting?.unclaimed.count ?? 0
-    let since = frame.waiting?.unclaimed.since.map { " (oldest: \(Age.text(now - $0)))" }
+    let since = frame.waiting?.unclaimed.since.map {
+      ", \(count == 1 ? "" : "the oldest ")unclaimed for \(Age.text(now - $0))"
+    }
     return PageRenderer.response(
       (
         page: frame,

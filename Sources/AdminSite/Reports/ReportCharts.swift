@@ -122,7 +122,7 @@ struct ReportCharts: Sendable {
     if let unfinished, let last = request.range?.last {
       data.note =
         "Through \(last.name). \(unfinished.range.text) so far is hatched"
-        + (chart.isStock || data.isAllUnfinished ? "." : " and counted apart.")
+        + (chart.isStock || data.isAllUnfinished ? "." : " and not in the totals.")
     }
     return data
   }

@@ -75,12 +75,7 @@ struct ReportTotals: Sendable {
     guard totals.rows.count > 1, columns.contains(where: { totals.number($0) != nil }) else {
       return []
     }
-    let hasStock = columns.contains { table.report.isStock($0.name) }
-    return [
-      totals.row(
-        hasStock ? "Total (or latest)" : "Total",
-        isSoFar ? "so far" : request.openNote(table), columns)
-    ]
+    return [totals.row("Total", isSoFar ? "so far" : request.openNote(table), columns)]
   }
 
   /// The numbers of the periods that have ended beside those of as many before; nil unless it is
@@ -214,7 +209,8 @@ struct ReportTotals: Sendable {
   private func cell(_ column: ReportColumn) -> DataCell {
     let number = number(column)
     var cell = DataCell(
-      text: number.map { text($0, column) } ?? "", isNumber: column.isNumber, isNil: number == 0)
+      text: number.map { text($0, column) } ?? "", isNumber: column.isNumber, isNil: number == 0,
+      note: number != nil && table.report.isStock(column.name) ? "at the end" : nil)
     if number ?? 0 != 0 {
       cell.href = table.cell(column.name, sumOf: counted(column), among: rows, of: request.choices)
         .map(request.href)

@@ -17,7 +17,9 @@ extension Doctor {
     + "`tenure migrate` creates it or says how."
 
   func databaseFindings() async -> [DoctorFinding] {
-    guard let url = settings.databaseURL else { return [] }
+    guard let url = settings.databaseURL else {
+      return await ledger.map { await privateFindings($0) } ?? []
+    }
     var findings: [DoctorFinding] = []
     for host in DatabaseHost.hosts(in: url) { findings.append(await reach(host)) }
     findings += await withPool(url) { pool in
@@ -25,7 +27,9 @@ extension Doctor {
         var findings = try await examine(pool)
         let schema = try await schema(pool)
         findings += schema
-        if !schema.contains(where: { $0.verdict == .fault }) { findings += try await work(pool) }
+        if !schema.contains(where: { $0.verdict == .fault }) {
+          findings += try await work(Ledger(database: pool))
+        }
         return findings
       } catch let error as PostgresError where error.sqlState == .insufficientPrivilege {
         return [
@@ -315,8 +319,19 @@ extension Doctor {
 
   // MARK: The work
 
-  private func work(_ pool: ConnectionPool) async throws -> [DoctorFinding] {
-    let ledger = Ledger(database: pool)
+  private func privateFindings(_ ledger: Ledger) async -> [DoctorFinding] {
+    do {
+      return try await work(ledger)
+    } catch {
+      return [
+        .fault(
+          "database", "\(error).",
+          remedy: "Restart `tenure serve`, which runs the private database.")
+      ]
+    }
+  }
+
+  private func work(_ ledger: Ledger) async throws -> [DoctorFinding] {
     let now = settings.clock.now()
     let reading = try await ledger.maintenance.reading(at: now)
     return [

@@ -1,6 +1,7 @@
 import Foundation
 package import HTTPAPI
 package import JSONText
+package import LedgerStorage
 package import Logging
 import Secrets
 import Subscriptions
@@ -10,9 +11,11 @@ import Subscriptions
 package struct Doctor: Sendable {
   let settings: Settings
   let logger: Logger
+  /// That of the running program, for a private database, which has no URL.
+  let ledger: Ledger?
 
-  package init(settings: Settings, logger: Logger) {
-    (self.settings, self.logger) = (settings, logger)
+  package init(settings: Settings, logger: Logger, ledger: Ledger? = nil) {
+    (self.settings, self.logger, self.ledger) = (settings, logger, ledger)
   }
 
   package func examine() async -> DoctorReport {

@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import LedgerStorage
 import Logging
 import Postgres
 import ScratchDatabases
@@ -97,6 +98,24 @@ struct DoctorTests {
           failed.first { $0.check == "work.parked" }?.found
             == "Parked jobs, since 2026-11-01T00:00:00.000Z: 2 reconcile.")
       }
+    }
+  }
+
+  @Test("a running program's private database, which has no URL, is checked for late work")
+  func privateDatabase() async throws {
+    try await withScratchDatabase { database in
+      let settings = try Settings(await SettingSource(environment: [:]))
+      let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+      let alone = Doctor(settings: settings, logger: logger)
+      #expect(await alone.databaseFindings().isEmpty)
+      let doctor = Doctor(settings: settings, logger: logger, ledger: Ledger(database: database))
+      #expect(
+        Set(await doctor.databaseFindings().map(\.check)) == [
+          "work.server", "work.backlog", "work.parked", "work.notifications", "database.vacuum",
+        ])
+      try await database.execute("DROP TABLE tenure.notification CASCADE")
+      let fault = await doctor.databaseFindings()
+      #expect(fault.map(\.check) == ["database"] && fault[0].verdict == .fault)
     }
   }
 

@@ -208,7 +208,7 @@ struct AdminActionTests {
       let badge = #"Unclaimed charges <span class="count">1</span>"#
       #expect(page.contains(badge) && !page.contains("Period ended since"))
       #expect(page.contains("ends in 31 days, paid"))
-      #expect(page.contains("1 charge waits for access (oldest: "))
+      #expect(page.contains("1 charge waits for access, unclaimed for "))
       #expect(try await browser.get("/admin").contains("<strong>1 unclaimed charge</strong>"))
       // Later there is no access left to give.
       api.live(until: 40)

@@ -258,7 +258,7 @@ struct ReportChartTests {
       ])
     #expect(
       picture[0].note
-        == "Through 15 Apr 2026. Apr 2026 so far is hatched and counted apart.")
+        == "Through 15 Apr 2026. Apr 2026 so far is hatched and not in the totals.")
     let tables = request.tables(table, previous: nil)
     #expect(tables.map(\.isFolded) == [false, true])
     #expect(

@@ -124,6 +124,7 @@ package struct Rehearsal {
           client: client, baseURL: stage.programs.url, key: stage.programs.secret)
         tenure.patience = .seconds(120)
         try await DemoCatalogue.describe(to: tenure)
+        try await stage.programs.startWorkers()
         let sender = NotificationSender(
           simulation: stage.simulation, transport: HTTPClientTransport(client: client))
         // Enabled before the import: Apple may charge renewals right after confirming an owner.

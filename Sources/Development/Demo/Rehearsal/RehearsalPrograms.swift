@@ -25,12 +25,14 @@ actor RehearsalPrograms {
     server = try await Self.start(executable, environment, nil, UUID().uuidString, directory)
     url = server.url
     secret = server.secret
-    do {
-      for _ in 0..<Self.workers { running.append(try startWorker()) }
-    } catch {
-      await stop()
-      throw error
-    }
+  }
+
+  /// Starts the workers, whose catalogue then is the present one.
+  ///
+  /// A catalogue changed later counts within seconds of real time, and a second reconciliation waits
+  /// for that by the programs' clock, which a rehearsal advances faster.
+  func startWorkers() throws {
+    for _ in 0..<Self.workers { running.append(try startWorker()) }
   }
 
   private static func start(
