@@ -372,8 +372,8 @@ extension DataTable {
   /// The place of an item's column: what is read first has the lowest.
   private static func rank(_ column: ReportColumn) -> Int {
     let first = [
-      "at", "refunded_at", "since", "due_at", "first_seen_at", "account_id", "amount_milliunits",
-      "mrr_twelfths", "product_id", "charged_at",
+      "at", "refunded_at", "since", "due_at", "first_seen_at", "from_account_id", "account_id",
+      "amount_milliunits", "mrr_twelfths", "product_id", "charged_at",
     ]
     return first.firstIndex(of: column.name) ?? first.count
   }

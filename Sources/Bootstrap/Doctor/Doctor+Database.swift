@@ -18,7 +18,8 @@ extension Doctor {
 
   func databaseFindings() async -> [DoctorFinding] {
     guard let url = settings.databaseURL else {
-      return await ledger.map { await privateFindings($0) } ?? []
+      guard let ledger else { return [] }
+      return await privateFindings(ledger)
     }
     var findings: [DoctorFinding] = []
     for host in DatabaseHost.hosts(in: url) { findings.append(await reach(host)) }

@@ -2,7 +2,7 @@ extension Report {
   package static let ownership = Report(
     "ownership", label: "Ownership", group: .operations,
     summary:
-      "Charges by the rule that decided them, moved bindings, and shared subscriptions.",
+      "Charges by the rule that decided their owner, and subscriptions that moved or are shared.",
     sql: PackageResources.ownership_sql,
     drillDown: .rows("measure", "decided", "corrected", "moved", "shared"),
     charts: [.bars("Decisions and changes of owners", .init("Charges", "number"))],

@@ -5,10 +5,11 @@ CREATE OR REPLACE FUNCTION binding_item(
     first_moment timestamptz, last_moment timestamptz, moment timestamptz)
 RETURNS TABLE (
     measure text, rule text, product_id text, original_transaction_id text, transaction_id text,
-    at timestamptz, account_key uuid, from_account_key uuid, decided_at timestamptz)
+    at timestamptz, currency text, amount_milliunits bigint, account_key uuid,
+    from_account_key uuid, decided_at timestamptz)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT n.measure, m.rule, m.product_id, m.charge_original_transaction_id, m.transaction_id,
-        m.at, m.account_key,
+        m.at, m.currency, m.amount_milliunits, m.account_key,
         CASE n.measure WHEN 'moved' THEN m.moved_from_key ELSE m.shared_with_key END,
         m.decided_at
     FROM movement AS m
@@ -43,29 +44,31 @@ CREATE OR REPLACE FUNCTION report_ownership_item(
     include_family_shared boolean DEFAULT false, known_at timestamptz DEFAULT NULL,
     as_of timestamptz DEFAULT now())
 RETURNS TABLE (measure text, from_day date, rule text, product_id text,
-    original_transaction_id text, transaction_id text, at timestamptz, number bigint,
-    account_id text, from_account_id text, decided_at timestamptz, administrator text, reason text)
+    original_transaction_id text, transaction_id text, at timestamptz, currency text,
+    number bigint, amount_milliunits bigint, account_id text, from_account_id text,
+    decided_at timestamptz, administrator text, reason text)
 LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     SELECT c.measure, calendar_bucket_start((c.at AT TIME ZONE time_zone)::date, span.first_day, bucket),
-        c.rule, c.product_id, c.original_transaction_id, c.transaction_id, c.at, 1::bigint,
-        a.account_id, f.account_id, c.decided_at, o.administrator,
+        c.rule, c.product_id, c.original_transaction_id, c.transaction_id, c.at, c.currency,
+        1::bigint, c.amount_milliunits, a.account_id, f.account_id, c.decided_at, o.administrator,
         administrator_reason(o.reason, o.account_key, n.account_id, o.previous_account_key,
             p.account_id)
     FROM calendar_span(from_date, to_date, bucket, time_zone, least(as_of, known_at)) AS span
     CROSS JOIN LATERAL (
         SELECT 'decided' AS measure, t.cause AS rule, t.product_id,
             t.charge_original_transaction_id AS original_transaction_id, t.transaction_id, t.at,
-            t.account_key, NULL::uuid AS from_account_key, t.at AS decided_at
+            t.currency, t.amount_milliunits, t.account_key, NULL::uuid AS from_account_key,
+            t.at AS decided_at
         FROM movement_item(ARRAY['charged'], 'decided', span.first_day, span.last_day, time_zone,
             product, environment, include_family_shared, known_at, least(as_of, known_at)) AS t
         UNION ALL
         SELECT 'corrected', t.cause, t.product_id, t.charge_original_transaction_id,
-            t.transaction_id, t.at, t.account_key, NULL::uuid, t.at
+            t.transaction_id, t.at, t.currency, t.amount_milliunits, t.account_key, NULL::uuid, t.at
         FROM movement_item(ARRAY['charged'], 'corrected', span.first_day, span.last_day, time_zone,
             product, environment, include_family_shared, known_at, least(as_of, known_at)) AS t
         UNION ALL
         SELECT i.measure, i.rule, i.product_id, i.original_transaction_id, i.transaction_id, i.at,
-            i.account_key, i.from_account_key, i.decided_at
+            i.currency, i.amount_milliunits, i.account_key, i.from_account_key, i.decided_at
         FROM binding_item(product, environment, include_family_shared, known_at,
             span.first_moment, span.last_moment, least(as_of, known_at)) AS i
     ) AS c
@@ -78,7 +81,7 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
 END;
 COMMENT ON FUNCTION report_ownership_item IS
     'What report_ownership counts: each charge that was decided or corrected, with its owner; '
-    'under moved each binding that moved, with both accounts and the charge with which it did; '
+    'under moved each original transaction that moved, with both accounts and the charge; '
     'under shared the charge with which a second account came in, with the first account. '
     'decided_at is when the owner of the charge was decided (under corrected: corrected), mostly '
     'later than the charge. administrator and reason are those of the action that assigned the '
@@ -120,6 +123,6 @@ COMMENT ON FUNCTION report_ownership IS
     'How charges found their owners, by the rule that decided. decided: charges by the date of the '
     'decision in force (unclaimed: without an owner); corrected: those whose owner late evidence '
     'from Apple corrected, by the date of the correction; moved: original transactions whose '
-    'binding moved from one account (or none) to another, by the date of the charge with which it '
-    'did; shared: original transactions to which that brought a second account. As known at '
+    'renewals moved from one account (or none) to another, by the date of the charge with which '
+    'they did; shared: original transactions to which that brought a second account. As known at '
     'known_at: the rule, the owner and the date of the decision known then.';
