@@ -17,7 +17,7 @@ package struct Report: Sendable {
   package struct Share: Hashable, Sendable {
     package let part: String
     package let whole: String
-    /// Stands between the two numbers: `÷` if the part has more than the whole's.
+    /// Stands between the two numbers: `/` if the part has more than the whole's.
     package let relation: String
     /// The columns of those whose outcome is known; empty if that of all is.
     package let settled: [String]
@@ -27,7 +27,7 @@ package struct Report: Sendable {
     }
 
     init(_ part: String, per whole: String) {
-      (self.part, self.whole, settled, relation) = (part, whole, [], "÷")
+      (self.part, self.whole, settled, relation) = (part, whole, [], "/")
     }
   }
 

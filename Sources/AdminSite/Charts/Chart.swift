@@ -56,7 +56,7 @@ extension Chart {
       least: data.unit.leastSpan)
     let shares = data.centres
     self = data.picture(scale: scale, marks: data.calendarMarks(at: shares))
-    for (index, series) in data.series.enumerated() {
+    for (index, series) in data.series.enumerated() where data.isDrawn(series) {
       let seriesClass = data.seriesClass(index)
       let runs = PathRun.runs(of: series.values, at: shares, in: scale)
       let drawn = runs.filter { $0.points.count > 1 }
@@ -290,12 +290,16 @@ extension ChartData {
   /// The series in the legend, the description and the table.
   private var allSeries: [Series] { series + [net, previous].compactMap(\.self) }
 
+  /// Whether a series is drawn: not if it is 0 all the time, unless all are.
+  func isDrawn(_ series: Series) -> Bool {
+    func hasAny(_ series: Series) -> Bool { series.values.contains { ($0 ?? 0) != 0 } }
+    return hasAny(series) || !allSeries.contains(where: hasAny)
+  }
+
   private var legend: [(seriesClass: String, label: String, value: String?)] {
     // The title names a curve that is alone.
     guard categories == nil || sumsUp || allSeries.count > 1 else { return [] }
-    // Without those that have no bar, unless all are like that.
-    let hasAny = allSeries.map { $0.values.contains { ($0 ?? 0) != 0 } }
-    return allSeries.enumerated().filter { hasAny[$0.offset] || !hasAny.contains(true) }
+    return allSeries.enumerated().filter { isDrawn($0.element) }
       .map { index, series in
         (
           self.series.indices.contains(index)
@@ -309,8 +313,8 @@ extension ChartData {
       }
   }
 
-  /// The sum, with what is counted so far in unfinished buckets, as in `4, of them 3 so far`;
-  /// nil if one of the finished buckets is not known.
+  /// The sum of the finished buckets, as a table has it, and of the others, as in `4 (+3 so far)`; nil
+  /// if one of the finished buckets is not known.
   ///
   /// - Parameter hasOpen: Whether the unfinished buckets of the series can still grow.
   private func total(_ values: [Int64?], hasOpen: Bool) -> String? {
@@ -326,7 +330,7 @@ extension ChartData {
     let soFar = open.isEmpty ? nil : sum(true)
     guard let soFar, soFar != 0 else { return (sum(false) ?? soFar).map(unit.text) }
     guard !isAllUnfinished, let ended = sum(false) else { return "\(unit.text(soFar)) so far" }
-    return "\(unit.text(ended + soFar)), of them \(unit.number(soFar)) so far"
+    return "\(unit.text(ended)) (\(soFar > 0 ? "+" : "")\(unit.number(soFar)) so far)"
   }
 
   /// Whether no finished bucket has a number, so that the sums are those of the others.

@@ -213,7 +213,7 @@ extension OverviewAnswers {
       }
       return (
         ReportValue.hundredthsOfPercent(of: churned, in: active),
-        "\(ChartUnit.count.text(churned)) ÷ \(ChartUnit.count.text(active))\(week ?? "")"
+        "\(ChartUnit.count.text(churned)) / \(ChartUnit.count.text(active))\(week ?? "")"
       )
     }
     let whole = shares.dropLast()
@@ -369,7 +369,7 @@ struct Sparkline: Sendable {
     let room = Double(Self.height - 2 * Self.margin)
     let points = known.map { index, value in
       let span = Double(most) - Double(least)
-      let share = span > 0 ? (Double(value) - Double(least)) / span : 0.5
+      let share = span > 0 ? (Double(value) - Double(least)) / span : value == 0 ? 0 : 0.5
       return (
         x: Double(index) / Double(values.count - 1) * 100,
         y: Double(Self.margin) + room * (1 - share)

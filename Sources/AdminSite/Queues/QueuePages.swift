@@ -40,7 +40,7 @@ struct QueueController: Controller {
     let frame = try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context)
     let count = frame.waiting?.unclaimed.count ?? 0
     let since = frame.waiting?.unclaimed.since.map {
-      ", \(count == 1 ? "" : "the oldest ")unclaimed for \(Age.text(now - $0))"
+      ", \(count == 1 ? "" : "the oldest ")since \(Moment($0).text)"
     }
     return PageRenderer.response(
       (
@@ -62,7 +62,7 @@ struct QueueController: Controller {
     return (
       transactionID: charge.transactionID.rawValue, href: charge.href,
       productID: charge.productID.rawValue, chargedAt: Moment(unclaimed.chargedAt),
-      age: Age.text(pages.now() - unclaimed.unclaimedSince),
+      since: Moment(unclaimed.unclaimedSince).text,
       end: unclaimed.expiresAt.map { end in
         let left = end - pages.now()
         return left > .zero ? "ends in \(Age.text(left))" : "ended \(end.dayName)"
@@ -231,6 +231,7 @@ struct QueueController: Controller {
     if logged.body == nil { row.value = nil }
     row.payload = logged.body.map { (try? JSONValue(parsing: $0.utf8))?.indented() ?? $0 }
     row.fault = attempt.failure
+    row.isShort = attempt.failure == nil
     row.attempts += ", \(attempt.took.inMilliseconds) ms"
     if let retryAt = logged.retryAt { row.attempts += ", next attempt \(Moment(retryAt).text)" }
     if logged.attempts.count > 1 {
@@ -535,6 +536,8 @@ struct ActionList: Sendable {
     var age: String
     var attempts: String
     var badges: [Badge]
+    /// Whether all of it stands on one line.
+    var isShort = false
     var link: PageLink?
     /// All attempts, latest first, if there are several.
     var log: String?

@@ -120,6 +120,8 @@ enum EnumText {
     "DID_CHANGE_RENEWAL_PREF": "Renewal product changed",
     "DID_CHANGE_RENEWAL_STATUS": "Auto-renew switched", "DID_FAIL_TO_RENEW": "Failed to renew",
     "DID_RECOVER": "Recovered", "DID_RENEW": "Renewed", "REVOKE": "Family Sharing ended",
+    "AUTO_RENEW_DISABLED": "Auto-renew turned off", "AUTO_RENEW_ENABLED": "Auto-renew turned on",
+    "ONE_TIME_CHARGE": "One-time purchase",
   ]
 
   private static let labels: [String: [String: String]] = [

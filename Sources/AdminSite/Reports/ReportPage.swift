@@ -215,6 +215,7 @@ struct ReportPageController: Controller {
     }
     var tables = table.map { asked.tables($0, previous: previous, revenue: revenue) } ?? []
     if let actions {
+      if actions.items.rows.isEmpty { tables = [] }
       for index in tables.indices {
         (tables[index].caption, tables[index].isFolded) = ("Counts", true)
       }
@@ -232,6 +233,7 @@ struct ReportPageController: Controller {
         range: isRight ? asked.rangeText : nil,
         presets: isRight ? asked.presets : [],
         form: form, workingHref: isWorking ? request.uri.string : nil,
+        headlines: table.map { ReportTotals.headlines($0, of: asked) } ?? [],
         // A chart would lack the latest rows.
         charts: table.map {
           $0.isCutShort
@@ -294,7 +296,10 @@ struct ReportPageController: Controller {
     // The beginning of a subscription has no amount.
     let isOfCohort = cell.column == "cohort_size"
     let amounts = found.items.columns.filter { isOfCohort && $0.kind == .money }
-    let shared = common.filter { cell.row[$0.name] == nil }.map { column in
+    let shared = common.filter {
+      cell.row[$0.name] == nil
+        && !DataCell.usual.contains(found.items.value($0.name, inRow: 0)?.text)
+    }.map { column in
       var value = found.items.value(column.name, inRow: 0)?.label(in: column.name, of: report).text
       if column.isProduct { value = value.flatMap { asked.productNames[$0] } ?? value }
       return "\(column.label(in: report)) \(value ?? "")"
@@ -319,7 +324,7 @@ struct ReportPageController: Controller {
       (
         page: frame, number: found.sum.words,
         sentence: found.sum == .number(found.count)
-          ? "Listed below."
+          ? nil
           : found.sum.isMoney
             ? "The sum of \(entries) below." : "The sum of the counts of \(entries) below.",
         properties: [
@@ -388,7 +393,8 @@ extension ReportRequest {
   /// Remarks on the choices.
   fileprivate func notes(at now: Timestamp) -> [String] {
     var notes: [String] = []
-    if report.parameters.contains(.knownAt) {
+    // Actions are never changed.
+    if report.parameters.contains(.knownAt), report != .audit {
       notes.append(
         choices.knownAt.map {
           "As the ledger knew it at \(Moment($0).text) UTC\(constancy(since: $0, at: now))"

@@ -1,3 +1,4 @@
+import Foundation
 import LedgerStorage
 import Reports
 import Subscriptions
@@ -61,7 +62,7 @@ extension ReportRequest {
       return [("Open now", true), ("In the period", false)].map { caption, isOpen in
         var shown = DataTable(
           table, of: self, caption: caption, rows: { ($0.periodStart == nil) == isOpen })
-        if isOpen { shown.emptyText = "Nothing is open." }
+        if isOpen { shown.emptyText = "Nothing waits." }
         return shown
       }
     case .revenue:
@@ -76,7 +77,7 @@ extension ReportRequest {
       var refunds = DataTable(table, of: self, rows: { $0["days_after"]?.text != nil })
       refunds.note =
         refunds.note
-        ?? (refundedShares(table, revenue) + [
+        ?? (refundedShares(table, revenue) + [commonReason(table)].compactMap(\.self) + [
           "Products and periods without refunds are not listed."
         ])
         .joined(separator: " ")
@@ -120,6 +121,13 @@ extension ReportRequest {
     }
   }
 
+  /// The reason that Apple gave for all refunds; nil if there are several.
+  private func commonReason(_ table: ReportTable) -> String? {
+    let reasons = Set(table.records.compactMap { $0["reason"]?.text })
+    guard reasons.count == 1, let reason = reasons.first else { return nil }
+    return "Reason of all: \(EnumText.label(reason, in: "reason"))."
+  }
+
   /// What part of the money charged in the periods that have ended was refunded, in each currency.
   private func refundedShares(_ table: ReportTable, _ revenue: ReportTable?) -> [String] {
     guard let revenue, !revenue.isCutShort, !table.isCutShort, choices.by == nil else { return [] }
@@ -160,7 +168,7 @@ extension DataTable {
         && (name != "renews_as" || records.contains { $0[name]?.text != $0["product_id"]?.text })
         && (name != "currency" || !hasMoney)
         && (name != "segment" || request.choices.by != nil)
-        && (!["environment", "bundle_id"].contains(name) || Set(values).count > 1)
+        && (!["environment", "bundle_id", "reason"].contains(name) || Set(values).count > 1)
         // Below the cause, so that all columns fit.
         && (name != "last_detail" || records.allSatisfy { $0["cause"]?.text == nil })
         && (name != "first_at" || records.contains { $0[name] != $0["last_at"] })
@@ -205,8 +213,7 @@ extension DataTable {
             }
             return cell
           }, rowClass: period?.isUnfinished == true ? "unfinished" : nil)
-      } + Self.emptyPeriod(periods, records, of: table, columns),
-      emptyText: "No data for these filters.",
+      }, emptyText: "No data for these filters.",
       note: table.isCutShort
         ? "Only the first \(table.rows.count) rows are shown, without a chart: choose fewer days, "
           + "or download the file."
@@ -214,8 +221,9 @@ extension DataTable {
     if table.report == .refunds, !table.isCutShort {
       rows = ReportTotals.withSubtotals(rows, of: records, table, columns, of: request)
     }
+    addEmptyPeriods(periods, records, of: table, columns)
     let isRounded = rows.contains { $0.cells.contains { $0.isNumber && $0.identifier != nil } }
-    rows += ReportTotals.rows(table, columns, of: request)
+    if !rows.isEmpty { rows += ReportTotals.rows(table, columns, of: request) }
     if hasMoney, isRounded, note == nil {
       note = "Amounts are rounded for display: totals add up the exact ones."
     }
@@ -226,16 +234,18 @@ extension DataTable {
     }
   }
 
-  /// The row of the last period while it has not ended and has no numbers yet.
-  private static func emptyPeriod(
+  /// Adds rows of 0 for the periods without numbers; a table that has nothing else is empty.
+  private mutating func addEmptyPeriods(
     _ periods: [String: ReportPeriods.Period], _ records: [ReportRow], of table: ReportTable,
     _ columns: [ReportColumn]
-  ) -> [DataRow] {
-    guard columns.first?.name == "from_day", !table.isCutShort,
-      ![.audit, .refunds].contains(table.report),
-      let last = periods.values.max(by: { $0.from < $1.from }), last.isUnfinished,
-      !records.contains(where: { $0.periodStart == last.from })
-    else { return [] }
+  ) {
+    guard columns.first?.name == "from_day", !table.isCutShort else { return }
+    let numbers = rows.flatMap(\.cells).filter(\.isNumber)
+    if numbers.allSatisfy({ $0.isNil || $0.text.isEmpty }) {
+      (rows, emptyText) = ([], "None in this period.")
+      return
+    }
+    guard ![.audit, .refunds].contains(table.report) else { return }
     let currencies = records.currencies
     let amount =
       currencies.count > 1 ? "" : ChartUnit.money(currency: currencies.first ?? "").number(0)
@@ -244,9 +254,15 @@ extension DataTable {
         text: column.kind == .number ? "0" : column.kind == .money ? amount : "",
         isNumber: column.isNumber, isNil: true)
     }
-    var heading = DataCell(text: "", isHeading: true)
-    heading.take(last)
-    return [DataRow(cells: [heading] + cells, rowClass: "unfinished")]
+    let found = Dictionary(grouping: zip(records, rows)) { $0.0.periodStart ?? "" }
+    rows = periods.values.sorted { $0.from < $1.from }.flatMap { period in
+      if let found = found[period.from] { return found.map(\.1) }
+      var heading = DataCell(text: "", isHeading: true)
+      heading.take(period)
+      return [
+        DataRow(cells: [heading] + cells, rowClass: period.isUnfinished ? "unfinished" : nil)
+      ]
+    }
   }
 
   /// The table with its amounts in the currency that its caption names, instead of in each cell.
@@ -277,7 +293,7 @@ extension DataTable {
         && (name != "currency"
           || !items.columns.contains { ["amount_milliunits", "mrr_twelfths"].contains($0.name) })
         // The heading says what all items have in common.
-        && name != "from_day" && !(name == "origin_at" && items.startAtOnce)
+        && name != "from_day" && !items.repeatsDate(in: items.columns[place])
         && !(isAlike && ["measure", "number", "day"].contains(name))
     }.sorted { (Self.rank(items.columns[$0]), $0) < (Self.rank(items.columns[$1]), $1) }
     let rare = places.filter { Self.details.contains(items.columns[$0].name) }
@@ -332,6 +348,13 @@ extension DataTable {
             case "order_id": cell.href = AdminURL.search(text)
             case "subject":
               cell.href = Self.line(named: text, byJob: items.value("cause", inRow: index)?.text)
+              let measure = items.value("measure", inRow: index)?.text
+              if Self.ofSubmissions.contains(measure), UUID(uuidString: text) != nil {
+                cell.href = AdminURL.search(text)
+              }
+              if text.hasPrefix("v1:") {
+                (cell.text, cell.identifier) = ("Notification (version 1)", text)
+              }
             default: break
             }
             return cell
@@ -340,6 +363,10 @@ extension DataTable {
       emptyText: "No items.")
   }
 
+  /// What intake counts of submissions, whose IDs lead to their accounts.
+  private static let ofSubmissions: [String?] = [
+    "apple_failures", "submissions_open", "submissions_rejected",
+  ]
   /// The columns of items that share one column of the page.
   private static let details = [
     "storefront", "offer_type", "offer_id", "period_type", "ownership_type", "price_source",
@@ -446,6 +473,9 @@ extension DataCell {
       identifier: label.identifier)
   }
 
+  /// Values that most charges have.
+  static let usual: [String?] = ["normal", "purchased", "app_store"]
+
   /// The values of some columns in one cell, as in `USA · Trial`; what most charges have is in the
   /// tooltip only, with the names of the columns.
   fileprivate init(details: [Int], ofItem index: Int, in items: ReportTable) {
@@ -454,7 +484,7 @@ extension DataCell {
       return (
         name: column.label(in: items.report),
         value: value.label(in: column.name, of: items.report).text,
-        isUsual: ["normal", "purchased", "app_store"].contains(value.text)
+        isUsual: Self.usual.contains(value.text)
       )
     }.filter { !$0.value.isEmpty }
     self.init(
@@ -564,8 +594,11 @@ extension ReportTable {
     return try? ReportCell(of: report, narrowed, column: column, row: shared)
   }
 
-  /// Whether each item is the beginning of what it is about.
-  fileprivate var startAtOnce: Bool { records.allSatisfy { $0["at"] == $0["origin_at"] } }
+  /// Whether a column has each item's date once more, such as the start of what begins then.
+  fileprivate func repeatsDate(in column: ReportColumn) -> Bool {
+    column.kind == .time && column.name != "at"
+      && records.allSatisfy { $0["at"] == $0[column.name] }
+  }
 }
 
 extension ReportValue {

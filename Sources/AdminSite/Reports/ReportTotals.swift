@@ -78,6 +78,36 @@ struct ReportTotals: Sendable {
     return [totals.row("Total", isSoFar ? "so far" : request.openNote(table), columns)]
   }
 
+  /// The report's measure in the last period that has ended, and in the one before, as in `Churned,
+  /// Dec 2025: 10, 9.62% (Nov 2025: 9, 9.38%)`; none for a part of the rows, or rows without periods.
+  static func headlines(_ table: ReportTable, of request: ReportRequest) -> [String] {
+    guard !table.isCutShort, request.bucket != nil, request.choices.by == nil,
+      let measure = table.report.measure, table.report != .ownership, !table.report.hasCohorts
+    else { return [] }
+    let periods = ReportPeriods(table, of: request).all.filter { !$0.isUnfinished }.suffix(2)
+    let isMoney = measure.added.contains { $0.hasSuffix("_milliunits") }
+    let rate = table.columns.first { table.report.shares[$0.name]?.part == measure.added.first }
+    let currencies: [String?] = isMoney ? table.records.currencies : [nil]
+    return currencies.compactMap { currency in
+      let unit = currency.map { ChartUnit.money(currency: $0) } ?? .count
+      let numbers = periods.reversed().map { period in
+        let rows = table.records.filter {
+          $0.periodStart == period.from && (currency == nil || $0["currency"]?.text == currency)
+        }
+        let share = rate.flatMap { ReportTotals(table, of: request, rows: rows).share($0) }
+        return (
+          period: period.range.text,
+          text:
+            ([unit.text(measure.sum(of: rows) ?? 0)]
+            + [share.map(ChartUnit.share.text)].compactMap(\.self)).joined(separator: ", ")
+        )
+      }
+      guard let last = numbers.first else { return nil }
+      let before = numbers.dropFirst().first.map { " (\($0.period): \($0.text))" } ?? ""
+      return "\(measure.name), \(last.period): \(last.text)\(before)"
+    }
+  }
+
   /// The numbers of the periods that have ended beside those of as many before; nil unless it is
   /// asked for.
   static func comparison(
@@ -164,13 +194,16 @@ struct ReportTotals: Sendable {
     guard cells.contains(where: { !$0.text.isEmpty }) else { return nil }
     var change = DataCell(text: "", isNumber: true)
     var share = change
-    if let new = number(column), let old = before.number(column) {
+    if var new = number(column), var old = before.number(column) {
       if new == 0, old == 0, column.isRare(in: table.report) { return nil }
+      if column.kind == .money, column.isMoreGood == false, new <= 0, old <= 0 {
+        // More refunds are more, although their amounts are negative.
+        (new, old) = (-new, -old)
+        (cells[0].text, cells[1].text) = (text(new, column), before.text(old, column))
+      }
       (change.text, share.text) = self.change(from: old, to: new, column)
       if let more = column.isMoreGood {
-        // More refunds are more, although their amounts are negative.
-        let isMore = column.kind == .money && !more ? new < old : new > old
-        change.tone = old == new ? nil : isMore == more ? Tone.good : Tone.bad
+        change.tone = old == new ? nil : (new > old) == more ? Tone.good : Tone.bad
         share.tone = change.tone
       }
     }
@@ -217,6 +250,9 @@ struct ReportTotals: Sendable {
     }
     if let share = table.report.shares[column.name] {
       cell.take(share) { name in table.columns.first { $0.name == name }.flatMap(self.number) }
+      if cell.text.isEmpty, let average = self.share(column) {
+        (cell.text, cell.note) = (ChartUnit.share.text(average), "average")
+      }
     }
     return cell
   }

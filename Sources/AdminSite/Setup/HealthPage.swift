@@ -93,6 +93,13 @@ struct HealthPageController: Controller {
         (badge: badge, check: $0.check, found: $0.found.withTimesForPeople, remedy: $0.remedy)
       }
     }
+    let counts = [
+      (DoctorFinding.Verdict.fault, "fault", "faults"), (.warning, "warning", "warnings"),
+      (.ok, "check passed", "checks passed"),
+    ].compactMap { verdict, one, many in
+      let count = findings.count { $0.verdict == verdict }
+      return count == 0 ? nil : Count.text(count, one, many)
+    }
     var context = context
     context.admin.faults = await installation.checkup.faults
     let frame = try await pages.frame("Health", at: AdminURL.health, context)
@@ -112,7 +119,14 @@ struct HealthPageController: Controller {
             "Changes by administrators", "Audit log", href: AdminURL.report(Report.audit.name)),
         ],
         checks: checks,
-        isFine: !checks.isEmpty && findings.allSatisfy { $0.verdict == .ok },
+        summary: counts.isEmpty
+          ? nil
+          : (
+            state: findings.contains { $0.verdict == .fault }
+              ? Tone.bad
+              : findings.contains { $0.verdict == .warning } ? Tone.warning : Tone.good,
+            text: "\(counts.joined(separator: ", "))."
+          ),
         keys: DataTable(
           caption: "API keys",
           columns: [DataColumn(label: "Name"), DataColumn(label: "Role")],

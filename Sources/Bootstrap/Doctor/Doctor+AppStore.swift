@@ -204,13 +204,14 @@ extension Doctor {
     guard let path = settings.serverAPIKeyPath,
       let attributes = try? FileManager.default.attributesOfItem(atPath: path),
       let mode = (attributes[.posixPermissions] as? NSNumber)?.intValue
-    else { return .ok(check, "The key is readable and valid (P-256).") }
+    else { return .ok(check, "The key for the App Store Server API is valid.") }
     guard mode & 0o077 == 0 else {
       return .warning(
         check, "Other users can read the key file (mode \(String(mode, radix: 8))).",
         remedy: "Run chmod 600 on it, and chown to the user that runs Tenure.")
     }
-    return .ok(check, "The key is valid (P-256) and readable by its owner only.")
+    return .ok(
+      check, "The key for the App Store Server API is valid, and only its owner can read it.")
   }
 
   private func rootCertificates() -> [DoctorFinding] {
@@ -222,11 +223,14 @@ extension Doctor {
         let remedy =
           "Download Apple's current root certificates from its PKI page and name their file in "
           + "TENURE_APPSTORE_ROOT_CERTIFICATES."
-        if end <= now { return .fault(check, "\(subject) expired at \(end).", remedy: remedy) }
-        if end - now < .days(90) {
-          return .warning(check, "\(subject) expires at \(end).", remedy: remedy)
+        if end <= now {
+          return .fault(check, "The root certificate \(subject) expired at \(end).", remedy: remedy)
         }
-        return .ok(check, "\(subject) is valid until \(end).")
+        if end - now < .days(90) {
+          return .warning(
+            check, "The root certificate \(subject) expires at \(end).", remedy: remedy)
+        }
+        return .ok(check, "The root certificate \(subject) is valid until \(end).")
       }
   }
 }
@@ -249,7 +253,7 @@ extension Doctor {
         remedy: "See its log. Deliveries are retried for three days, then parked.")
     case .success(let status):
       // Most receivers accept only POST; an error that says so, even 501, is enough.
-      return .ok(check, "The receiver responds (HTTP \(status) to HEAD, without an event).")
+      return .ok(check, "The webhook's receiver responds (HTTP \(status) to a HEAD request).")
     case .failure(let unreachable):
       return .fault(
         check, unreachable.reason,

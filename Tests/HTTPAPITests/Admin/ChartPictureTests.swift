@@ -138,7 +138,7 @@ struct ChartPictureTests {
       series: [(name: "New", values: [5, 3, 1]), (name: "Gone", values: [-4, -3, 0])],
       net: (name: "Net", values: [1, 0, 1]), losses: ["Gone"], unfinished: [2], sumsUp: true)
     let picture = Chart(stacksOf: data)
-    #expect(picture.legend.map(\.value) == ["9, of them 1 so far", "−7", "2, of them 1 so far"])
+    #expect(picture.legend.map(\.value) == ["8 (+1 so far)", "−7", "1 (+1 so far)"])
     #expect(picture.lines.map(\.data) == ["M166.67 100L500 120"])
     #expect(picture.unfinished.map(\.x) == ["66.67"])
     #expect(picture.bands[2].text == "2026-11-03 so far\nNew 1\nGone 0\nNet 1")
@@ -155,10 +155,21 @@ struct ChartPictureTests {
     data.previous = (name: "Net, previous period", values: [5, 6, nil])
     #expect(
       Chart(stacksOf: data).legend.map(\.value)
-        == ["9, of them 1 so far", "−9, of them −2 so far", "2, of them 1 so far", "11"])
+        == ["8 (+1 so far)", "−7 (−2 so far)", "1 (+1 so far)", "11"])
     // A part is not the sum.
     data.series[0].values = [nil, 3, 1]
-    #expect(Chart(stacksOf: data).legend.map(\.value).prefix(2) == [nil, "−9, of them −2 so far"])
+    #expect(Chart(stacksOf: data).legend.map(\.value).prefix(2) == [nil, "−7 (−2 so far)"])
+  }
+
+  @Test func `a line that is 0 all the time is neither drawn nor in the legend, unless all are`() {
+    var data = ChartData(
+      id: "c", title: "Issues", buckets: days(2),
+      series: [(name: "Grace", values: [0, 0]), (name: "Retry", values: [1, 2])])
+    let picture = Chart(linesOf: data)
+    #expect(picture.legend.map(\.label) == ["Retry"])
+    #expect(picture.lines.map(\.seriesClass) == ["series-2"] && picture.areas.isEmpty)
+    data.series[1].values = [0, 0]
+    #expect(Chart(linesOf: data).legend.count == 2 && Chart(linesOf: data).lines.count == 2)
   }
 
   @Test(

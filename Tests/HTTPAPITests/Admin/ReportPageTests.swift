@@ -82,7 +82,7 @@ struct ReportPageTests {
           overview.contains(">\(label)</a></h3>\n<p class=\"tile-value\">\(value)</p>"), "\(label)")
       }
       for words in [
-        "1 ÷ 4, 6–12 Apr 2026", "next 7 days, 10.99 EUR, 10.49 USD", "unchanged since 12 Apr",
+        "1 / 4, 6–12 Apr 2026", "next 7 days, 10.99 EUR, 10.49 USD", "unchanged since 12 Apr",
         "1 unclaimed charge",
         // None was due then. In March two were refunded.
         "+2 vs 7 days ago", "Mar 2026: 2<",
@@ -95,7 +95,7 @@ struct ReportPageTests {
       #expect(!overview.contains("{account:"))
       // The tile's number is the page's last one.
       let page = try await get(OverviewQuestion.churn.href, &browser)
-      #expect(page.contains("25.00%") && page.contains("1 ÷ 4"))
+      #expect(page.contains("25.00%") && page.contains("1 / 4"))
       // The refunds of this month are one click away.
       let tile = try #require(
         overview.text.split(separator: "<li class=\"tile\">").first {
@@ -349,7 +349,7 @@ struct ReportPageTests {
       #expect(revenue.contains(#"<option value="EUR""#))
       #expect(!revenue.contains(#"<option value="AED""#))
       let churn = try await get(try Self.address(.churn, march), &browser)
-      #expect(churn.contains("20.00%") && churn.contains("1 ÷ 5"))
+      #expect(churn.contains("20.00%") && churn.contains("1 / 5"))
       // A chart without the latest days would be wrong.
       #expect(churn.contains("<figure class=\"chart\""))
       let days = try await get(
@@ -429,7 +429,7 @@ struct ReportPageTests {
       let request = ReportRequest(.churn, query: nil, at: api.api.now())
       let page = try await get(request.href(cell), &browser)
       #expect(page.contains("/admin/original-transactions/s4?environment=production"))
-      #expect(page.contains("<p class=\"lead\">Listed below.</p>"))
+      #expect(!page.contains("<p class=\"lead\">"))
       let state = try ReportCell(
         of: .subscriptions, try Self.choices(.subscriptions), column: "number",
         row: ["state": "in_billing_retry"])

@@ -119,6 +119,7 @@ struct ReportRangeTests {
         ["Feb 2026", "10", "1", "5"], ["Mar 2026", "12", "1", "7"],
         ["Apr 2026", "200", "1", "100"], ["Total", "12", "", "12"],
       ])
+    #expect(ReportTotals.headlines(months, of: asked) == ["Active, Mar 2026: 12 (Feb 2026: 10)"])
     #expect(table.rows[3].cells.map(\.note) == ["without the open month", "at the end", nil, nil])
     #expect(table.rows.map(\.rowClass) == [nil, nil, "unfinished", "total"])
     #expect(
@@ -260,7 +261,7 @@ struct ReportRangeTests {
     #expect(
       comparison.rows.map { $0.cells.map(\.text) } == [
         ["Charged, EUR", "9.00", "8.00", "+1.00", "+12.50%"],
-        ["Refunded amount, EUR", "−6.00", "−4.00", "−2.00", "+50.00%"],
+        ["Refunded amount, EUR", "6.00", "4.00", "+2.00", "+50.00%"],
       ])
     #expect(
       comparison.rows.map { $0.cells.map(\.tone) } == [
@@ -278,9 +279,18 @@ struct ReportRangeTests {
     #expect(table.rows.map(\.rowClass) == [nil, "unfinished"])
     let ended = Self.request(.revenue, "from=2026-03-01&to=2026-03-31")
     #expect(ended.tables(march, previous: nil)[0].rows.count == 1)
-    // Also if it is the only one.
+    // Nothing at all is said once.
     let first = Self.request(.revenue, "from=2026-04-01").tables(Self.revenue(), previous: nil)[0]
-    #expect(first.rows.map { $0.cells.prefix(2).map(\.text) } == [["Apr 2026", "0"]])
+    #expect(first.rows.isEmpty && first.emptyText == "None in this period.")
+    // Ended periods without numbers have rows, too.
+    let gap = Self.request(.revenue, "from=2026-01-01").tables(
+      Self.revenue(
+        ("2026-01-01", "2026-01-31", "EUR", 1000), ("2026-03-01", "2026-03-31", "EUR", 5000)),
+      previous: nil)[0]
+    #expect(
+      gap.rows.map { $0.cells.prefix(2).map(\.text) } == [
+        ["Jan 2026", "1"], ["Feb 2026", "0"], ["Mar 2026", "1"], ["Apr 2026", "0"], ["Total", "2"],
+      ])
     #expect(ended.tables(Self.revenue(), previous: nil)[0].rows.isEmpty)
   }
 
