@@ -43,19 +43,20 @@ struct AccessCauses: Sendable {
   func move(of charge: Charge.ID, from loser: AccountKey, at moment: Timestamp) -> ChargeMove {
     let loss = charges.loss(of: charge, from: loser)
     let owner = loss?.change.decision.owner
-    let day = " on \(moment.dayName)\(loss.flatMap(Self.occasion) ?? "")"
     func link(_ account: AccountKey) -> TextPiece {
       let name = names[account] ?? "erased"
       return (name, AdminURL.account(name))
     }
-    let before: [TextPiece] =
+    let target: [TextPiece] =
       switch (owner, loser == account.key) {
       case (nil, true): [("Released", nil)]
       case (nil, false): [("Released from ", nil), link(loser)]
       case (let owner?, true): [("Moved to ", nil), link(owner)]
       case (_?, false): [("Moved here from ", nil), link(loser)]
       }
-    return ChargeMove(pieces: before + [("\(day).", nil)], decision: loss?.change.decision)
+    return ChargeMove(
+      target: target, at: moment, occasion: loss.flatMap(Self.occasion) ?? "",
+      decision: loss?.change.decision)
   }
 
   /// The charges that were lost together last, since a moment; nil without any.
@@ -256,15 +257,21 @@ struct AccessCauses: Sendable {
 
 /// A charge's move from an account to another one or to none.
 struct ChargeMove: Sendable {
-  /// A sentence with links.
-  var pieces: [TextPiece]
+  /// For example `Moved to klara`, with a link.
+  fileprivate var target: [TextPiece]
+  fileprivate var at: Timestamp
+  /// For example ` by an administrator`, or empty.
+  fileprivate var occasion: String
   /// The decision that took it.
   var decision: Decision?
 
-  /// The same within a sentence, for example `moved to klara on 3 Mar 2026`.
+  /// A sentence with links.
+  var pieces: [TextPiece] { target + [(" on \(at.dayName)\(occasion).", nil)] }
+
+  /// For example `moved to klara by an administrator`.
   var inWords: String {
-    let text = pieces.map(\.text).joined()
-    return text.prefix(1).lowercased() + text.dropFirst().dropLast()
+    let text = target.map(\.text).joined()
+    return text.prefix(1).lowercased() + text.dropFirst() + occasion
   }
 }
 

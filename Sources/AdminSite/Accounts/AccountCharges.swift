@@ -413,7 +413,7 @@ struct AccountCharges: Sendable {
               label: periods.first?.productID ?? line.originalTransactionID.rawValue, height: 22,
               spans: periods.reversed().flatMap { $0.spans(until: end, label: $0.productID) }
                 + (troubles[line] ?? []),
-              marks: periods.flatMap { [$0.refundMark(offset: 11), $0.moveMark(offset: 11)] }
+              marks: periods.flatMap { [$0.refundMark(offset: 11), $0.moveMark(offset: 22)] }
                 .compactMap(\.self))
           }
           + granted.lanes.prefix(Self.mostLanes).map { granted in
@@ -432,9 +432,9 @@ struct AccountCharges: Sendable {
     let move = move(of: shown, causes)
     var period = TimelineChart.Period(
       report, of: "", owner: 1, end: shown.end, href: report.charge.id.href)
-    if let move {
-      period.text += "; \(move.inWords)"
-      period.move = (lostAt ?? shown.gain?.at).map { ($0, lostAt != nil) }
+    if let move, let at = lostAt ?? shown.gain?.at {
+      period.text += "; \(move.inWords) on \(at.dayName)"
+      period.move = (at, lostAt != nil)
     }
     if let lostAt { period.endedAt = min(period.endedAt ?? lostAt, lostAt) }
     return period

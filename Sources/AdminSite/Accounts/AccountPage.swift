@@ -85,6 +85,7 @@ struct AccountPageController: Controller {
           ? "No entitlements yet." : "No entitlements now.",
         timeline: charges.timeline(with: grants.map(\.grant), causes, in: catalogue, at: now),
         subscriptions: charges.subscriptions(in: charges.owned, causes, at: now),
+        noCharges: charges.moved.all.isEmpty ? "No purchases." : "No charges now.",
         chargePaging: charges.owned.paging, sections: charges.sections(causes, at: now),
         orders: orders.map { Self.row($0.answered(at: now), charges: charges) },
         grants: grants.reversed().map { Self.row($0, actions: actions, at: now) },

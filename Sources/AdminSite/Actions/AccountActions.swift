@@ -65,10 +65,12 @@ struct MergeController: ActionController {
     let pending = try await ledger.accounts.latestSubmissions(
       of: account.key, limit: Self.mostCounted
     ).count { $0.status == .pending }
+    let hasCharges = try await ledger.accounts.ties(of: account.key).charges
+      .contains { $0.owner == account.key }
     let consent = try await ledger.writeBacks.consumptionConsent(of: account)
     let id = account.id
     return [
-      "Moved charges stay with \(target) whatever Apple reports later.",
+      hasCharges ? "Moved charges stay with \(target) whatever Apple reports later." : nil,
       open == 0
         ? nil
         : Count.text(open, "open order waits", "open orders wait")
@@ -81,7 +83,7 @@ struct MergeController: ActionController {
       consent.isGiven
         ? "The consent of “\(id)” to sending consumption data to Apple ends; it does not move."
         : nil,
-      "“\(id)” keeps its submissions and history, has no entitlements, and can't receive grants, "
+      "Afterwards “\(id)” keeps its submissions and history, has no entitlements, and can't receive grants, "
         + "charges or another merge. Erasing \(target) later erases “\(id)”, too.",
     ].compactMap(\.self)
   }

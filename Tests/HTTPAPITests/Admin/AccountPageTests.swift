@@ -149,6 +149,15 @@ struct AccountPageTests {
         #expect(
           klara.contains("Moved here from leo on \(day) 2026 by an administrator."), "\(klara)")
       }
+      // Without a charge of its own, the account had some.
+      api.live(until: 37)
+      for id in ["11", "21"] {
+        let owner: JSONValue = ["account_id": "klara", "reason": "Hers."]
+        _ = try await api.call(.post, "/v1/transactions/\(id)/owner", owner, as: .admin)
+      }
+      browser = try await AdminBrowser.loggedIn(api)
+      let none = try await browser.get("/admin/accounts/leo")
+      #expect(section("Charges", of: none).contains("No charges now."))
       let nils = section("Charges", of: try await browser.get("/admin/accounts/nils"))
         .replacing(/<[^>]*>/, with: "")
       #expect(nils.contains("Moved here from klara on 6 Feb 2026 by an administrator."))
@@ -159,7 +168,7 @@ struct AccountPageTests {
         seen += transactions(in: text)
         path = next(in: text)
       }
-      #expect(seen.sorted() == ["110", "210", "31", "310"])
+      #expect(seen.sorted() == ["11", "110", "21", "210", "31", "310"])
       #expect(try await browser.get("/admin/accounts/leo?moved_after=x").status == 400)
     }
   }
