@@ -6,7 +6,7 @@ import Subscriptions
 struct AccessCauses: Sendable {
   private let account: Account
   private let charges: EntitlementCharges
-  private let lost: [LostCharge]
+  private let lost: [AccountCharge]
   private let names: [AccountKey: String]
   private let catalogue: Catalogue
 
@@ -24,27 +24,52 @@ struct AccessCauses: Sendable {
     }
   }
 
-  /// - Parameter lost: The charges that the account has lost, latest loss first.
+  /// - Parameters:
+  ///   - lost: The charges that the account has lost, latest loss first.
+  ///   - lines: Original transactions with charges whose moves are told.
   init(
-    of entitlements: [Entitlement], of account: Account, lost: [LostCharge], in ledger: Ledger,
-    _ catalogue: Catalogue
+    of entitlements: [Entitlement], of account: Account, lost: [AccountCharge],
+    moved lines: Set<OriginalTransactionKey>, in ledger: Ledger, _ catalogue: Catalogue
   ) async throws {
     (self.account, self.lost, self.catalogue) = (account, lost, catalogue)
     charges = try await EntitlementCharges(
-      of: entitlements, lost: lost.prefix(1).map(\.id.line), in: ledger)
-    names = try await ledger.ownership.accountIDs(of: Set(lost.prefix(1).compactMap(\.owner)))
+      of: entitlements, moved: lines.union(lost.prefix(1).map(\.id.line)), in: ledger)
+    names = try await ledger.ownership.accountIDs(
+      of: charges.movingAccounts.union(lost.prefix(1).compactMap(\.owner)))
+  }
+
+  /// How a charge left an account, as the page of the one that lost it or of its present owner has
+  /// it.
+  func move(of charge: Charge.ID, from loser: AccountKey, at moment: Timestamp) -> ChargeMove {
+    let loss = charges.loss(of: charge, from: loser)
+    let owner = loss?.change.decision.owner
+    func link(_ account: AccountKey) -> TextPiece {
+      let name = names[account] ?? "erased"
+      return (name, AdminURL.account(name))
+    }
+    let target: [TextPiece] =
+      switch (owner, loser == account.key) {
+      case (nil, true): [("Released", nil)]
+      case (nil, false): [("Released from ", nil), link(loser)]
+      case (let owner?, true): [("Moved to ", nil), link(owner)]
+      case (_?, false): [("Moved here from ", nil), link(loser)]
+      }
+    return ChargeMove(
+      target: target, at: moment, occasion: loss.flatMap(Self.occasion) ?? "",
+      decision: loss?.change.decision)
   }
 
   /// The charges that were lost together last, since a moment; nil without any.
   func move(since start: Timestamp?) -> Cause? {
-    guard let latest = lost.first, start.map({ $0 <= latest.lostAt }) ?? true else { return nil }
+    guard let latest = lost.first, let lostAt = latest.lostAt, start.map({ $0 <= lostAt }) ?? true
+    else { return nil }
     let number = lost.count { $0.owner == latest.owner && $0.lostAt == latest.lostAt }
     let owner = latest.owner.map { names[$0] ?? "erased" }
     let reason = charges.loss(of: latest.id, from: account.key).map(Self.reason) ?? ""
     return Cause(
       sentence: "\(Count.text(number, "charge")) "
         + (owner.map { "moved to \($0)" } ?? (number == 1 ? "was released" : "were released"))
-        + " on \(latest.lostAt.dayName)\(reason).",
+        + " on \(lostAt.dayName)\(reason).",
       counterpart: owner)
   }
 
@@ -200,13 +225,19 @@ struct AccessCauses: Sendable {
   }
 
   private static func reason(_ loss: (change: OwnershipChange, source: EntrySource)) -> String {
+    occasion(loss)
+      ?? Explanation(loss.change.decision) { _ in "" }.clause.map { ", \($0)" } ?? ""
+  }
+
+  /// What brought a loss; nil for a claim, whose reason is the decision's.
+  private static func occasion(_ loss: (change: OwnershipChange, source: EntrySource)) -> String? {
     switch (loss.change.action, loss.source.kind) {
     case (_, .administrator): " by an administrator"
     case (_, .import): " by an import"
     case (.corrected, .notification): " when Apple's late renewal notice arrived"
     case (.corrected, .poll): " when Apple was polled for the renewal status"
     case (.corrected, _): " when a later submission proved the earlier owner wrong"
-    case (_, _): Explanation(loss.change.decision) { _ in "" }.clause.map { ", \($0)" } ?? ""
+    case (_, _): nil
     }
   }
 
@@ -224,19 +255,50 @@ struct AccessCauses: Sendable {
   }
 }
 
+/// A charge's move from an account to another one or to none.
+struct ChargeMove: Sendable {
+  /// For example `Moved to klara`, with a link.
+  fileprivate var target: [TextPiece]
+  fileprivate var at: Timestamp
+  /// For example ` by an administrator`, or empty.
+  fileprivate var occasion: String
+  /// The decision that took it.
+  var decision: Decision?
+
+  /// A sentence with links.
+  var pieces: [TextPiece] { target + [(" on \(at.dayName)\(occasion).", nil)] }
+
+  /// For example `moved to klara by an administrator`.
+  var inWords: String {
+    let text = target.map(\.text).joined()
+    return text.prefix(1).lowercased() + text.dropFirst() + occasion
+  }
+}
+
 /// The charges behind entitlements.
 struct EntitlementCharges: Sendable {
   private let originals: [OriginalTransactionKey: RecordedOriginalTransaction]
   /// The items of original transactions whose charges moved to other accounts, each one's in order.
   private let items: [HistoryItem]
 
-  /// - Parameter lost: Other original transactions whose charges moved.
+  /// - Parameter moved: Other original transactions whose charges moved.
   init(
-    of entitlements: [Entitlement], lost: [OriginalTransactionKey] = [], in ledger: Ledger
+    of entitlements: [Entitlement], moved: Set<OriginalTransactionKey> = [], in ledger: Ledger
   ) async throws {
     originals = try await ledger.ownership.originals(of: Set(entitlements.compactMap(\.line)))
-    let moved = entitlements.filter(\.hasMoved).compactMap(\.line)
-    items = try await ledger.ownership.history(of: Set(moved + lost))
+    items = try await ledger.ownership.history(
+      of: moved.union(entitlements.filter(\.hasMoved).compactMap(\.line)))
+  }
+
+  /// The accounts that lost charges, and those that got them.
+  fileprivate var movingAccounts: Set<AccountKey> {
+    Set(
+      items.flatMap { item, _ -> [AccountKey] in
+        guard case .ownership(let change) = item.content, let loser = change.previousOwner else {
+          return []
+        }
+        return [loser] + [change.decision.owner].compactMap(\.self)
+      })
   }
 
   fileprivate typealias Found = (
@@ -255,7 +317,7 @@ struct EntitlementCharges: Sendable {
   {
     items.reversed().lazy.compactMap { item, source in
       if case .ownership(let change) = item.content, change.charge == charge,
-        change.previousOwner == account
+        change.previousOwner == account, change.changesOwner
       {
         (change: change, source: source)
       } else {

@@ -24,8 +24,11 @@ struct AccountCharges: Sendable {
     var end: Timestamp?
     /// Whether it is the latest charge of a subscription: its transfer takes the renewals along.
     var isLatest: Bool
-    /// The administrator action that assigned or released it.
-    var action: AdministratorAction?
+    /// The administrator action or import that assigned or released it.
+    var ownerOverride: ChargeOverride?
+
+    /// The account that owned it before, and when that lost it.
+    var gain: OriginalTransaction.RecordedDecision.Loss? { report.recorded.losses.last }
 
     /// Whether its paid period lasts.
     func isActive(at now: Timestamp) -> Bool {
@@ -37,7 +40,9 @@ struct AccountCharges: Sendable {
 
   let ties: RelatedAccounts
   let owned: List
-  /// Submitted for this account and owned by others.
+  /// Owned by others now, and by this account before.
+  let moved: List
+  /// Submitted for this account and owned by others, without those that moved.
   let claimed: List
   /// Unowned charges of the account's original transactions.
   let unclaimed: List
@@ -52,6 +57,8 @@ struct AccountCharges: Sendable {
   let latest: Entitlement?
   /// The grace periods and billing retries after the account's charges.
   private let troubles: [OriginalTransactionKey: [TimelineLayout.Span]]
+  /// The owned and lost charges of products with entitlements.
+  private let access: [AccessPeriods.Holding]
 
   private static let mostLanes = 12
   private static let mostRefunds = 3
@@ -60,25 +67,31 @@ struct AccountCharges: Sendable {
   /// Reads the requested page of each list.
   init(
     of account: Account, part: (_ prefix: String) throws -> PagePart, in ledger: Ledger,
-    _ catalogue: Catalogue, at now: Timestamp
+    _ terms: AccessTerms, at now: Timestamp
   ) async throws {
     self.account = account
-    let parts = try (owned: part(""), claimed: part("claimed_"), unclaimed: part("unclaimed_"))
+    let catalogue = terms.catalogue
+    let parts = try (
+      owned: part(""), moved: part("moved_"), claimed: part("claimed_"),
+      unclaimed: part("unclaimed_")
+    )
     ties = try await ledger.accounts.ties(of: account.key)
     owned = try List(ties.charges.filter { $0.owner == account.key }, part: parts.owned)
-    claimed = try List(
-      ties.charges.filter { $0.owner != nil && $0.owner != account.key }, part: parts.claimed)
+    let others = ties.charges.filter { $0.owner != nil && $0.owner != account.key }
+    moved = try List(others.filter { $0.lostAt != nil }, part: parts.moved)
+    claimed = try List(others.filter { $0.lostAt == nil }, part: parts.claimed)
     unclaimed = try List(ties.charges.filter { $0.owner == nil }, part: parts.unclaimed)
     var (lanes, seen): ([OriginalTransactionKey], Set<OriginalTransactionKey>) = ([], [])
-    for charge in owned.all where seen.insert(charge.id.line).inserted {
+    let drawn = ties.charges.filter { $0.owner == account.key || $0.lostAt != nil }
+    for charge in drawn where seen.insert(charge.id.line).inserted {
       lanes.append(charge.id.line)
     }
     laneCount = lanes.count
     lanes = Array(lanes.prefix(Self.mostLanes))
     self.lanes = lanes
     let wanted =
-      owned.shown + claimed.shown + claimed.all.prefix(1) + unclaimed.shown
-      + owned.all.filter { lanes.contains($0.id.line) }
+      owned.shown + moved.shown + claimed.shown + claimed.all.prefix(1) + unclaimed.shown
+      + drawn.filter { lanes.contains($0.id.line) }
     let originals = try await ledger.ownership.originals(of: Set(wanted.map(\.id.line)))
     shown = try await Self.read(wanted.map(\.id), in: originals, ledger, catalogue)
     current = lanes.compactMap { line in
@@ -95,17 +108,28 @@ struct AccountCharges: Sendable {
         return own.isEmpty
           ? nil : original.current(of: Set(own.map(\.id)), in: catalogue, at: now)
       }.first
-    troubles = Dictionary(
-      uniqueKeysWithValues: lanes.map { line in
-        let spans = originals[line].map { original in
-          SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue).troubles
-            .filter {
-              $0.charge.line == line
-                && original.line.decisions[$0.charge]?.decision.owner == account.key
-            }
-        }
-        return (line, (spans ?? []).map { $0.span })
-      })
+    var troubles: [OriginalTransactionKey: [TimelineLayout.Span]] = [:]
+    var access: [AccessPeriods.Holding] = []
+    for line in lanes {
+      guard let original = originals[line] else { continue }
+      let all = SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue).troubles
+      troubles[line] = all.filter {
+        $0.charge.line == line
+          && original.line.decisions[$0.charge]?.decision.owner == account.key
+      }.map { $0.span }
+      if terms.sandboxAccess.grants(line.environment, to: account.id) {
+        access += AccessPeriods.holdings(
+          of: account.key, on: line, in: original, unpaid: Set(all.map { $0.charge }))
+      }
+    }
+    (self.troubles, self.access) = (troubles, access)
+  }
+
+  /// Original transactions of shown charges that this account lost or got from another one.
+  var movedLines: Set<OriginalTransactionKey> {
+    Set(
+      ties.lost.filter { shown[$0.id] != nil }.map(\.id.line)
+        + owned.all.map(\.id).filter { shown[$0]?.gain != nil }.map(\.line))
   }
 
   private static func read(
@@ -126,15 +150,20 @@ struct AccountCharges: Sendable {
     let ownerOverrides = try await ledger.accounts.ownerOverrides(on: Set(placed.map(\.line)))
     let actions = try await OverrideActions(of: ownerOverrides, in: ledger)
     for id in placed {
-      shown[id]?.action = ownerOverrides.first { $0.item.content.places(id) }
-        .flatMap(actions.action(behind:))
+      shown[id]?.ownerOverride = ChargeOverride(of: id, latestFirst: ownerOverrides, actions)
     }
     return shown
   }
 
-  /// The related charges that the account does not own, in two sections.
-  func sections(at now: Timestamp) -> [some Sendable] {
+  /// The related charges that the account does not own, in three sections.
+  func sections(_ causes: AccessCauses, at now: Timestamp) -> [some Sendable] {
     [
+      (
+        title: "Moved to another account",
+        lead: "Charges that this account owned. The present owner and the reason are shown with "
+          + "each.",
+        list: moved
+      ),
       (
         title: "Submitted here, owned by another account", lead: "The reason is shown with each.",
         list: claimed
@@ -147,14 +176,14 @@ struct AccountCharges: Sendable {
       ),
     ].filter { !$0.list.all.isEmpty }.map {
       (
-        title: $0.title, lead: $0.lead, subscriptions: subscriptions(in: $0.list, at: now),
+        title: $0.title, lead: $0.lead, subscriptions: subscriptions(in: $0.list, causes, at: now),
         paging: $0.list.paging
       )
     }
   }
 
   /// The shown charges by original transaction: the latest one, and those before it to unfold.
-  func subscriptions(in list: List, at now: Timestamp) -> [some Sendable] {
+  func subscriptions(in list: List, _ causes: AccessCauses, at now: Timestamp) -> [some Sendable] {
     var (lines, charges): ([OriginalTransactionKey], [OriginalTransactionKey: [Shown]]) = ([], [:])
     for charge in list.shown {
       guard let shown = shown[charge.id] else { continue }
@@ -164,7 +193,7 @@ struct AccountCharges: Sendable {
     return lines.compactMap { charges[$0] }.map { charges in
       let earlier = charges.dropFirst()
       return (
-        latest: row(charges[0], at: now), earlier: earlier.map { row($0, at: now) },
+        latest: row(charges[0], causes, at: now), earlier: earlier.map { row($0, causes, at: now) },
         fold: earlier.last.map { first in
           Count.text(earlier.count, "earlier charge")
             + " since \(first.report.charge.date.dayName)"
@@ -173,25 +202,44 @@ struct AccountCharges: Sendable {
     }
   }
 
-  private func row(_ shown: Shown, at now: Timestamp) -> some Sendable {
+  private func row(_ shown: Shown, _ causes: AccessCauses, at now: Timestamp) -> some Sendable {
     let report = shown.report
     let charge = report.charge
+    let (ownerOverride, move) = (shown.ownerOverride, move(of: shown, causes))
+    let isOwned = report.recorded.decision.owner == account.key
+    // A move by an administrator says as much as the decision.
+    let isSaid = ownerOverride != nil && move?.decision == report.recorded.decision
+    let isReleased = report.recorded.decision.owner == nil
     return (
       transactionID: charge.id.transactionID.rawValue, href: charge.id.href,
       productID: charge.productID.rawValue, chargedAt: Moment(charge.date),
       until: shown.end.map(Moment.init), price: Price.text(of: report),
-      state: Badge(charge, end: shown.end, at: now),
-      because: report.reason(on: account.key),
+      badges: [
+        Badge(charge, end: shown.end, at: now),
+        charge.id.line.environment == .sandbox ? .sandbox : nil, ownerOverride?.badge,
+      ].compactMap(\.self),
+      move: isSaid && isReleased ? [] : move?.pieces ?? [],
+      because: isSaid && !isReleased ? [] : report.reason(on: account.key),
       // The administrator who assigned or released it.
-      placed: shown.action.map {
-        ($0.administrator, nil, $0.reason) as AdministratorNote
+      placed: ownerOverride?.action.map {
+        ($0.administrator, isReleased ? Moment($0.actedAt) : nil, $0.reason) as AdministratorNote
       },
-      isSandbox: charge.id.line.environment == .sandbox,
       ending: shown.isLatest && report.ownerAccountID != nil && !isLive(shown, at: now)
         ? "The subscription has ended: a transfer would give no access." : nil,
       transferHref: charge.id.href(form: "transfer"),
-      transferLabel: report.transferTitle(isLatest: shown.isLatest) + "…"
+      transferLabel: report.transferTitle(isLatest: shown.isLatest) + "…",
+      undoHref: isOwned && report.recorded.decision.rule == .administrator
+        ? charge.id.href(form: "release") : nil
     )
+  }
+
+  /// How a charge left this account, or came to it from another one; nil if it did neither.
+  private func move(of shown: Shown, _ causes: AccessCauses) -> ChargeMove? {
+    let recorded = shown.report.recorded
+    let loss =
+      recorded.decision.owner == account.key
+      ? shown.gain : recorded.losses.first { $0.account == account.key }
+    return loss.map { causes.move(of: shown.report.charge.id, from: $0.account, at: $0.at) }
   }
 
   /// Whether access or renewals can be transferred: the paid period lasts, or Apple still tries to
@@ -317,16 +365,16 @@ struct AccountCharges: Sendable {
     owned.all.first { $0.orderID == order }
   }
 
-  /// One lane per original transaction, latest first, and per entitlement that was granted; nil
-  /// without any that lasted.
-  func timeline(with grants: [Grant], at now: Timestamp) -> TimelinePicture? {
-    let periods = owned.all.filter { lanes.contains($0.id.line) }.compactMap { charge in
-      shown[charge.id].map { shown in
-        (
-          line: charge.id.line,
-          period: TimelineChart.Period(
-            shown.report, of: "", owner: 1, end: shown.end, href: charge.id.href)
-        )
+  /// One lane per entitlement, original transaction, latest first, and entitlement that was granted;
+  /// nil without any that lasted.
+  func timeline(
+    with grants: [Grant], _ causes: AccessCauses, in catalogue: Catalogue, at now: Timestamp
+  )
+    -> TimelinePicture?
+  {
+    let periods = ties.charges.filter { lanes.contains($0.id.line) }.compactMap { charge in
+      shown[charge.id].flatMap { shown in
+        period(of: shown, lostAt: charge.lostAt, causes).map { (line: charge.id.line, period: $0) }
       }
     }
     let granted = grants.map { grant in
@@ -341,28 +389,55 @@ struct AccountCharges: Sendable {
     // Consumables are points, which need no axis.
     guard all.contains(where: { $0.until != $0.from }) else { return nil }
     let (begin, end, margin) = all.extent(
-      at: now, showing: troubles.values.joined().map(\.until).max())
+      at: now,
+      showing: (troubles.values.joined().map(\.until) + all.compactMap { $0.move?.at }).max())
+    let access = AccessPeriods.all(access, grants: grants, in: catalogue) {
+      causes.move(of: $0, from: account.key, at: $1).inWords
+    }
+    let gaps = access.compactMap { $0.gapsInWords(at: now) }
     return TimelinePicture(
       TimelineLayout(
         id: "charges", title: "Timeline of account \(account.id)",
-        description: "\(Count.text(owned.all.count, "charge")) of "
-          + Count.text(laneCount, "original transaction")
-          + (laneCount > lanes.count ? " (latest \(lanes.count) shown)" : "")
-          + ". The list below has the details.",
+        description: ([
+          "\(Count.text(owned.all.count, "charge")) of "
+            + Count.text(laneCount, "original transaction")
+            + (laneCount > lanes.count ? " (latest \(lanes.count) shown)" : "") + "."
+        ] + gaps
+          + ["The list below has the details."]).joined(separator: " "),
+        note: gaps.isEmpty ? nil : gaps.joined(separator: " "),
         from: begin - margin, until: end + margin, now: now,
-        lanes: lanes.map { line in
-          let periods = periods.filter { $0.line == line }.map { $0.period }
-          return TimelineLayout.Lane(
-            label: periods.first?.productID ?? line.originalTransactionID.rawValue, height: 22,
-            spans: periods.reversed().flatMap { $0.spans(until: end, label: $0.productID) }
-              + (troubles[line] ?? []),
-            marks: periods.compactMap { $0.refundMark(offset: 11) })
-        }
+        lanes: access.prefix(Self.mostLanes).map { $0.lane(until: end, at: now) }
+          + lanes.map { line in
+            let periods = periods.filter { $0.line == line }.map { $0.period }
+            return TimelineLayout.Lane(
+              label: periods.first?.productID ?? line.originalTransactionID.rawValue, height: 22,
+              spans: periods.reversed().flatMap { $0.spans(until: end, label: $0.productID) }
+                + (troubles[line] ?? []),
+              marks: periods.flatMap { [$0.refundMark(offset: 11), $0.moveMark(offset: 22)] }
+                .compactMap(\.self))
+          }
           + granted.lanes.prefix(Self.mostLanes).map { granted in
             TimelineLayout.Lane(
               label: "\(granted[0].productID) (grant)", height: 22,
               spans: granted.flatMap { $0.spans(until: end, label: $0.productID) })
           }))
+  }
+
+  /// The period of a charge that the account owns or lost; nil for any other.
+  private func period(of shown: Shown, lostAt: Timestamp?, _ causes: AccessCauses)
+    -> TimelineChart.Period?
+  {
+    let report = shown.report
+    guard lostAt != nil || report.recorded.decision.owner == account.key else { return nil }
+    let move = move(of: shown, causes)
+    var period = TimelineChart.Period(
+      report, of: "", owner: 1, end: shown.end, href: report.charge.id.href)
+    if let move, let at = lostAt ?? shown.gain?.at {
+      period.text += "; \(move.inWords) on \(at.dayName)"
+      period.move = (at, lostAt != nil)
+    }
+    if let lostAt { period.endedAt = min(period.endedAt ?? lostAt, lostAt) }
+    return period
   }
 }
 

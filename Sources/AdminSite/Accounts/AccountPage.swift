@@ -22,7 +22,7 @@ struct AccountPageController: Controller {
     }
     let now = pages.now()
     let held = try await entitlements.entitlements(of: account.id, now: now)
-    let charges = try await AccountCharges(of: account, part: part, in: ledger, catalogue, at: now)
+    let charges = try await AccountCharges(of: account, part: part, in: ledger, terms, at: now)
     let submissionPart = try part("submissions_")
     let (submissions, submissionPaging) = submissionPart.part(
       of: try await ledger.accounts.latestSubmissions(
@@ -38,7 +38,7 @@ struct AccountPageController: Controller {
     let heir = try await ledger.accounts.successor(of: account)
     let causes = try await AccessCauses(
       of: held + [charges.latest].compactMap(\.self), of: account, lost: charges.ties.lost,
-      in: ledger, catalogue)
+      moved: charges.movedLines, in: ledger, catalogue)
     let verdict = Self.verdict(
       held, causes, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
       lastSubmission: try await ledger.accounts.latestSubmissions(of: account.key, limit: 1).first,
@@ -68,6 +68,10 @@ struct AccountPageController: Controller {
       (
         page: frame, verdict: verdict.causes.pieces, verdictTone: verdict.tone,
         summary: summary.joined(separator: " · "),
+        erasure: account.isErased
+          ? "This customer's data was erased. The charges stay in the books under this pseudonym. "
+            + "It can receive no grant, charge or merge, and renewals are unclaimed until an app "
+            + "submits them: transfer a charge to another account of the customer instead." : nil,
         properties: Self.properties(of: account, heir: heir),
         entitlements: held.map { entitlement in
           let cause = causes.cause(of: entitlement)
@@ -79,9 +83,10 @@ struct AccountPageController: Controller {
         },
         emptyText: charges.ties.lines.isEmpty && grants.isEmpty
           ? "No entitlements yet." : "No entitlements now.",
-        timeline: charges.timeline(with: grants.map(\.grant), at: now),
-        subscriptions: charges.subscriptions(in: charges.owned, at: now),
-        chargePaging: charges.owned.paging, sections: charges.sections(at: now),
+        timeline: charges.timeline(with: grants.map(\.grant), causes, in: catalogue, at: now),
+        subscriptions: charges.subscriptions(in: charges.owned, causes, at: now),
+        noCharges: charges.moved.all.isEmpty ? "No purchases." : "No charges now.",
+        chargePaging: charges.owned.paging, sections: charges.sections(causes, at: now),
         orders: orders.map { Self.row($0.answered(at: now), charges: charges) },
         grants: grants.reversed().map { Self.row($0, actions: actions, at: now) },
         submissions: submissions.prefix(Self.submissionsShown).map(Self.row),
@@ -154,9 +159,9 @@ struct AccountPageController: Controller {
             + " unclaimed (see below)."), failure,
     ].compactMap(\.self)
     let found = (losses + [move].compactMap(\.self)).withoutRepetition
-    // What moved was submitted here, too, and so was what followed a period that ended.
+    // What followed a period that ended was submitted here, too.
     let claim = charges.claimInWords.flatMap { claim in
-      move != nil || isMoved || found.contains { $0.counterpart == claim.counterpart } ? nil : claim
+      found.contains { $0.counterpart == claim.counterpart } ? nil : claim
     }
     if let last {
       let isQuiet =

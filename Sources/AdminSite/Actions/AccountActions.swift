@@ -18,10 +18,9 @@ struct MergeController: ActionController {
           of: account.id, into: into, terms: terms, at: now())
         return try await sent.confirm(
           consequences: Self.consequences(
-            of: preview, from: account.id, into: into, described: try await inWords(target)),
-          warnings: [
-            "This cannot be undone. Merged charges can only be transferred one at a time."
-          ])
+            of: preview, from: account.id, into: into, described: try await inWords(target))
+            + (try await endings(of: account, into: "“\(into)”")),
+          warnings: Self.warnings + (try await doublePayments(of: account, target)))
       }
       let merger = try await ledger.accounts.merge(
         account.id, into: into, by: administrator, terms: terms, at: now())
@@ -35,7 +34,11 @@ struct MergeController: ActionController {
     }
   }
 
-  func form(for account: Account) -> ActionForm {
+  private static let warnings = [
+    "This cannot be undone. Merged charges can only be transferred one at a time."
+  ]
+
+  func form(for account: Account) async throws -> ActionForm {
     ActionForm(
       title: "Merge account", action: AdminURL.account(account.id, form: "merge"),
       lead: "Merges a guest account into a member account. Charges, orders and grants move to the "
@@ -48,7 +51,83 @@ struct MergeController: ActionController {
           .into, "Target account",
           hint: "The full account ID, exactly as your app uses it. The target account remains.")
       ],
-      buttonLabel: "Merge", isDanger: true, subject: .account(account.id))
+      buttonLabel: "Merge", isDanger: true, subject: .account(account.id),
+      consequences: try await endings(of: account, into: "the target account"),
+      warnings: Self.warnings)
+  }
+
+  private static let mostCounted = 1000
+
+  /// What becomes of what the merged account has.
+  private func endings(of account: Account, into target: String) async throws -> [String] {
+    let open = try await ledger.accounts.latestOrders(of: account, limit: Self.mostCounted)
+      .count { $0.answered(at: now()).order.status == .open }
+    let pending = try await ledger.accounts.latestSubmissions(
+      of: account.key, limit: Self.mostCounted
+    ).count { $0.status == .pending }
+    let hasCharges = try await ledger.accounts.ties(of: account.key).charges
+      .contains { $0.owner == account.key }
+    let consent = try await ledger.writeBacks.consumptionConsent(of: account)
+    let id = account.id
+    return [
+      hasCharges ? "Moved charges stay with \(target) whatever Apple reports later." : nil,
+      open == 0
+        ? nil
+        : Count.text(open, "open order waits", "open orders wait")
+          + " for a purchase by \(target) from then on.",
+      pending == 0
+        ? nil
+        : Count.text(pending, "pending submission is", "pending submissions are")
+          + " decided for \(target).",
+      "The app account token of “\(id)” stays valid: purchases with it belong to \(target).",
+      consent.isGiven
+        ? "The consent of “\(id)” to sending consumption data to Apple ends; it does not move."
+        : nil,
+      "Afterwards “\(id)” keeps its submissions and history, has no entitlements, and can't receive grants, "
+        + "charges or another merge. Erasing \(target) later erases “\(id)”, too.",
+    ].compactMap(\.self)
+  }
+
+  /// The subscriptions of both accounts for the same, which Apple goes on charging.
+  private func doublePayments(of account: Account, _ target: Account) async throws -> [String] {
+    let own = try await renewingSubscriptions(of: account)
+    return try await renewingSubscriptions(of: target).flatMap { other in
+      own.filter { $0.gives(asMuchAs: other) }.map { subscription in
+        "The customer pays twice: \(subscription.product.id) of “\(account.id)” renews on "
+          + "\(subscription.renewsAt.dayName), and \(other.product.id) of “\(target.id)” on "
+          + "\(other.renewsAt.dayName). The merge cancels neither; only the customer can."
+      }
+    }
+  }
+
+  private struct RenewingSubscription {
+    var product: Product
+    var renewsAt: Timestamp
+
+    /// Whether both grant the same entitlement or are of one group.
+    func gives(asMuchAs other: RenewingSubscription) -> Bool {
+      !Set(product.entitlements).isDisjoint(with: other.product.entitlements)
+        || product.subscriptionGroup != nil
+          && product.subscriptionGroup == other.product.subscriptionGroup
+    }
+  }
+
+  /// The subscriptions that Apple renews for an account, without those in the sandbox, which cost
+  /// nothing.
+  private func renewingSubscriptions(of account: Account) async throws -> [RenewingSubscription] {
+    let lines = try await ledger.accounts.ties(of: account.key).charges
+      .filter { $0.owner == account.key && $0.id.line.environment == .production }
+      .map(\.id.line)
+    let originals = try await ledger.ownership.originals(of: Set(lines))
+    return originals.sorted { $0.key < $1.key }.compactMap { line, original in
+      // Linked original transactions are one subscription.
+      guard let latest = original.rule.charges.latestCharge, latest.id.line == line,
+        original.line.decisions[latest.id]?.decision.owner == account.key,
+        let current = original.current(in: catalogue, at: now()), current.willRenew,
+        let end = current.expiresAt, let product = catalogue[latest.productID]
+      else { return nil }
+      return RenewingSubscription(product: product, renewsAt: end)
+    }
   }
 
   private static func consequences(

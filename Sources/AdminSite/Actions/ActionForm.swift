@@ -52,15 +52,24 @@ extension Controller {
   /// The account that a form names; throws a ``Problem`` for the field, with similar IDs.
   func account(in field: TextField, of fields: EncodedFields) async throws -> Account {
     let id = try fields.entered(field)
-    if let account = try await ledger.accounts.account(id), !account.isErased { return account }
-    let similar = try await ledger.accounts.accounts(named: id, limit: 3).map { "“\($0.id)”" }
-    throw Problem(
-      .invalidRequest,
-      "No account with the ID “\(id)”. "
+    let detail: String
+    switch try await ledger.accounts.account(id) {
+    case let account? where account.isErased:
+      detail = "“\(id)” was erased. Enter another account of the customer."
+    case let account? where account.mergedInto != nil:
+      let heir = try await ledger.accounts.successor(of: account).id
+      detail = "“\(id)” was merged into “\(heir)”: enter “\(heir)”."
+    case let account?: return account
+    case nil:
+      let similar = try await ledger.accounts.accounts(named: id, limit: 3)
+        .filter { !$0.isErased }.map { "“\($0.id)”" }
+      detail =
+        "No account with the ID “\(id)”. "
         + (similar.isEmpty
           ? "Search for the customer above: the app may use another ID."
-          : "Did you mean \(similar.joined(separator: " or "))?"),
-      field: field.name)
+          : "Did you mean \(similar.joined(separator: " or "))?")
+    }
+    throw Problem(.invalidRequest, detail, field: field.name)
   }
 
   /// An account that gets charges, for example `“hans” (Hans Rossi), who has no active entitlement`.
@@ -79,6 +88,9 @@ extension ActionController where Subject == Account {
   }
 }
 
+/// A note above a form, with the form of an action that may be meant instead.
+typealias FormAdvice = (text: String, link: PageLink?)
+
 /// A form for an administrator action: filled in first, then confirmed.
 struct ActionForm: Sendable {
   var title: String
@@ -86,6 +98,8 @@ struct ActionForm: Sendable {
   let action: String
   var lead: String
   var properties: [Property]
+  /// Not repeated in the confirmation.
+  var advice: [FormAdvice] = []
   /// The fields before the reason; none in the confirmation, where they are hidden.
   var fields: [FormField] = []
   /// Folded, unless one of them is used.
@@ -181,8 +195,7 @@ struct SentForm: Sendable {
     if let reason = fields[TextField.reason.name] {
       form.properties.append(Property("Reason", reason.rawValue))
     }
-    form.consequences = consequences
-    form.warnings = warnings
+    (form.consequences, form.warnings, form.advice) = (consequences, warnings, [])
     return try await form.response(pages, context)
   }
 

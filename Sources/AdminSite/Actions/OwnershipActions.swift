@@ -14,6 +14,11 @@ struct LocatedCharge: Sendable {
     report.charge.isSubscription && original.rule.charges.latestCharge?.id == report.charge.id
   }
 
+  /// The rule gives an erased owner no renewals, and nothing can be assigned to it.
+  fileprivate var isOwnerErased: Bool {
+    report.recorded.decision.owner.map { original.line.history.erasures[$0] != nil } ?? false
+  }
+
   /// The owner of the latest charge, if that is another one.
   fileprivate var laterOwner: String?? {
     guard report.charge.isSubscription, !isLatestOfSubscription,
@@ -36,14 +41,16 @@ struct OwnershipController: ActionController {
     return LocatedCharge(report: report, original: original)
   }
 
-  func form(for located: LocatedCharge) -> ActionForm {
+  func form(for located: LocatedCharge) async throws -> ActionForm {
     let (report, id) = (located.report, located.report.charge.id)
     let subject = PageLink(label: id.line.originalTransactionID.rawValue, href: id.href)
+    let advice = try await advice(on: located)
     return isRelease
       ? ActionForm(
         title: "Release charge", action: id.href(form: "release"),
         lead: "Removes this charge from its owner. It stays unclaimed until an app submits it.",
-        properties: report.facts, buttonLabel: "Release", isDanger: true, subject: subject)
+        properties: report.facts, advice: advice, buttonLabel: "Release", isDanger: true,
+        subject: subject)
       : ActionForm(
         title: report.transferTitle(isLatest: located.isLatestOfSubscription),
         action: id.href(form: "transfer"),
@@ -51,17 +58,52 @@ struct OwnershipController: ActionController {
           ? "Assigns the latest charge of this subscription, and with it the renewals, to another "
             + "account, overriding the ownership rule."
           : "Assigns this charge alone to another account, overriding the ownership rule.",
-        properties: report.facts,
+        properties: report.facts, advice: advice,
         fields: [
           .account(
             .accountID, "New owner",
             hint: "The full account ID, exactly as your app uses it."
-              + (report.ownerAccountID == nil || report.recorded.decision.rule == .administrator
+              + (report.ownerAccountID == nil || located.isOwnerErased
+                || report.recorded.decision.rule == .administrator
                 ? ""
                 : " Enter the present owner to keep the charge there whatever Apple reports.")
           )
         ],
         buttonLabel: report.ownerAccountID == nil ? "Assign" : "Transfer", subject: subject)
+  }
+
+  /// How to undo the override that decides the owner, and what an erasure leaves to do.
+  private func advice(on located: LocatedCharge) async throws -> [FormAdvice] {
+    let report = located.report
+    var advice: [FormAdvice] = []
+    if located.isOwnerErased {
+      advice.append(
+        (
+          "The owner's data was erased: it can get nothing, and renewals are unclaimed. The charge "
+            + "stays in the books, and can be transferred to another account of the customer.", nil
+        ))
+    }
+    guard report.recorded.decision.isByAdministrator else { return advice }
+    let items = try await ledger.accounts.ownerOverrides(on: [report.charge.id.line])
+    if let ownerOverride = ChargeOverride(
+      of: report.charge.id, latestFirst: items, try await OverrideActions(of: items, in: ledger))
+    {
+      var former: Account?
+      if let key = ownerOverride.change.previousOwner,
+        let id = try await ledger.ownership.accountIDs(of: [key])[key]
+      {
+        former = try await ledger.accounts.account(id)
+      }
+      let canReturn =
+        former.map {
+          !$0.isErased && $0.mergedInto == nil && $0.key != report.recorded.decision.owner
+        } ?? false
+      advice.append(
+        ownerOverride.advice(
+          to: report.ownerAccountID, before: canReturn ? former?.id : nil,
+          isReleaseForm: isRelease))
+    }
+    return advice
   }
 
   func perform(_ sent: SentForm, on located: LocatedCharge) async throws -> Response {
@@ -137,7 +179,9 @@ struct OwnershipController: ActionController {
         + "claims this charge."
       return ["Transaction \(id) (owner: “\(loser)”) will be unclaimed."] + losses
         + (located.isLatestOfSubscription ? [renewals] : [])
-        + ["If the app of “\(loser)” is the first to submit it again, “\(loser)” owns it again."]
+        + (located.isOwnerErased
+          ? []
+          : ["If the app of “\(loser)” is the first to submit it again, “\(loser)” owns it again."])
     }
     if let loser, loser == account {
       return [

@@ -159,7 +159,7 @@ extension OriginalTransactionKey {
 struct SourceText: Sendable {
   private let notifications: [ExactText: NotificationSummary]
   private let submitters: [UUID: String]
-  private let actions: OverrideActions
+  let actions: OverrideActions
 
   init(of entries: [HistoryItem], in ledger: Ledger) async throws {
     let sources = Set(entries.map(\.source))
@@ -313,6 +313,83 @@ struct OverrideActions: Sendable {
   }
 }
 
+/// The last act of an administrator, or of an import, that decided the owner of a charge.
+struct ChargeOverride: Sendable {
+  let change: OwnershipChange
+  let source: EntrySource
+  let recordedAt: Timestamp
+  /// Nil for an import.
+  let action: AdministratorAction?
+
+  /// Nil if there is none among the items.
+  init?(
+    of charge: Charge.ID, latestFirst items: some Sequence<HistoryItem>, _ actions: OverrideActions
+  ) {
+    for entry in items {
+      guard case .ownership(let change) = entry.item.content, change.action == .placed,
+        change.charge == charge
+      else { continue }
+      (self.change, source) = (change, entry.source)
+      (recordedAt, action) = (entry.item.recordedAt, actions.action(behind: entry))
+      return
+    }
+    return nil
+  }
+
+  var badge: Badge { Badge(text: badgeText, tone: Tone.info) }
+
+  private var isMerge: Bool {
+    action?.action == AdministratorAction.Action.mergeAccount.rawValue
+  }
+
+  private var badgeText: String {
+    if source.kind == .import { return "Imported" }
+    if isMerge { return "Merged" }
+    if change.decision.owner == nil { return "Released" }
+    return change.changesOwner ? "Assigned by an administrator" : "Pinned"
+  }
+
+  /// What was done, and how to undo it: no act gives a charge back to the rule.
+  ///
+  /// - Parameters:
+  ///   - owner: The present owner.
+  ///   - former: The owner before, if the charge can be transferred to it.
+  ///   - isReleaseForm: Whether the form is the one that releases the charge.
+  func advice(to owner: String?, before former: String?, isReleaseForm: Bool) -> FormAdvice {
+    func link(_ label: String, _ form: String) -> PageLink {
+      PageLink(label: label, href: change.charge.href(form: form))
+    }
+    let day = recordedAt.dayName
+    let subject = source.kind == .import ? "An import" : isMerge ? "A merge" : "An administrator"
+    guard change.decision.owner != nil else {
+      let text = "An administrator released this charge on \(day)."
+      return (
+        former.map { "\(text) To undo that, assign it to “\($0)”, who owned it before." } ?? text,
+        nil
+      )
+    }
+    let name = owner.map { " to “\($0)”" } ?? ""
+    let done =
+      change.changesOwner
+      ? "\(subject) assigned this charge\(name) on \(day)"
+        + (former.map { "; before, “\($0)” owned it" } ?? "")
+      : "An administrator pinned this charge\(name) on \(day)"
+    let back = change.changesOwner ? former.map { "transfer it back to “\($0)”" } : nil
+    let release = "the account whose app submits it next owns it, and until then it gives no access"
+    guard isReleaseForm else {
+      return (
+        "\(done). To undo that, \(back.map { "\($0), or " } ?? "")release it: then \(release).",
+        link("Release…", "release")
+      )
+    }
+    return (
+      "\(done). A release undoes that: then \(release)."
+        + (back.map { " To leave no gap, \($0) instead." } ?? ""),
+      back.map { _ in link("Transfer…", "transfer") }
+    )
+  }
+}
+
 extension LedgerItem.Content {
   /// The charge that was assigned or decided, or nil for evidence.
   fileprivate var charge: TransactionKey? {
@@ -320,15 +397,6 @@ extension LedgerItem.Content {
     case .action(let action): action.transaction
     case .ownership(let change): change.charge
     case .evidence: nil
-    }
-  }
-
-  /// Whether this entry assigns or releases a charge.
-  func places(_ charge: Charge.ID) -> Bool {
-    if case .ownership(let change) = self {
-      change.action == .placed && change.charge == charge
-    } else {
-      false
     }
   }
 }

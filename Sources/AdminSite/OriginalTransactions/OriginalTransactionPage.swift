@@ -90,33 +90,38 @@ struct OriginalTransactionPageController: Controller {
     let (charge, recorded, end) = (report.charge, report.recorded, report.end(in: catalogue))
     let owner = owners.number(recorded.decision.owner)
     let isLatest = LocatedCharge(report: report, original: original).isLatestOfSubscription
+    let ownerOverride = facts.ownerOverride(of: charge, by: recorded.decision)
     return (
       anchor: charge.id.anchor, transactionID: charge.id.transactionID.rawValue,
       productID: charge.productID.rawValue,
-      badges: [Badge(charge, end: end, at: now)] + Badge.peculiarities(of: report.transaction),
+      badges: [Badge(charge, end: end, at: now)] + Badge.peculiarities(of: report.transaction)
+        + [ownerOverride?.badge].compactMap(\.self),
       chargedAt: Moment(charge.date), until: end.map(Moment.init),
       price: Price.text(of: report), ownerClass: TimelineOwner.ownerClass(owner),
       letter: TimelineOwner.letter(owner), isUnclaimed: recorded.decision.owner == nil,
       because: report.reason(on: nil),
       decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
       summary: DecisionEvidence(on: report, in: original).sentences.withTimesForPeople,
-      properties: evidence(of: report, facts: facts),
+      properties: evidence(of: report, ownerOverride?.action, facts: facts),
       history: facts.rows(about: charge, statusDates: recorded.decision.renewal.statusDates),
       aliases: charge.aliases.map(\.transactionID.rawValue),
       transferHref: charge.id.href(form: "transfer"),
       transferLabel: report.transferTitle(isLatest: isLatest) + "…",
-      releaseHref: recorded.decision.owner == nil ? nil : charge.id.href(form: "release")
+      releaseHref: recorded.decision.owner == nil ? nil : charge.id.href(form: "release"),
+      releaseLabel: recorded.decision.rule == .administrator ? "Undo…" : "Release…"
     )
   }
 
-  private func evidence(of report: ChargeReport, facts: OriginalTransactionFacts) -> [Property] {
+  private func evidence(
+    of report: ChargeReport, _ action: AdministratorAction?, facts: OriginalTransactionFacts
+  ) -> [Property] {
     let decision = report.recorded.decision
     let renewal = decision.renewal
     let properties: [Property?] = [
       Property(
         "Reason",
         EnumText.sentence(renewal.reason.rawValue).replacing("apple", with: "Apple")),
-      facts.ownerOverride(of: report.charge, by: decision).map { action in
+      action.map { action in
         Property(
           decision.rule == .administrator ? "Assigned by" : "Released by", action.administrator,
           note: action.reason)
@@ -251,10 +256,12 @@ struct OriginalTransactionFacts: Sendable {
     }
   }
 
-  /// The administrator action that assigned or released a charge, if it still applies.
-  func ownerOverride(of charge: Charge, by decision: Decision) -> AdministratorAction? {
+  /// The override that decides a charge's owner; nil for the rule.
+  func ownerOverride(of charge: Charge, by decision: Decision) -> ChargeOverride? {
     guard decision.isByAdministrator else { return nil }
-    return events.last { $0.item.content.places(charge.id) }.flatMap(sources.action(behind:))
+    return ChargeOverride(
+      of: charge.id, latestFirst: events.reversed().lazy.map { ($0.item, $0.source) },
+      sources.actions)
   }
 
   private static func anchor(_ entry: LedgerItem) -> String {

@@ -27,6 +27,8 @@ struct TimelineChart: Sendable {
     /// The date of a refund or upgrade.
     var endedAt: Timestamp?
     var refundedAt: Timestamp?
+    /// The move to another account, or from it.
+    var move: (at: Timestamp, isLoss: Bool)?
     var isTrial = false
     var productID: String
     /// A number of ``TimelineChart/owners``.
@@ -154,11 +156,18 @@ extension TimelineChart.Period {
     let span = TimelineLayout.Span(
       from: from, until: ended,
       classNames: "span-period \(TimelineOwner.ownerClass(owner))" + (isTrial ? " trial" : ""),
-      pattern: refundedAt == nil ? nil : .refunded, label: label, text: text, href: href)
+      pattern: refundedAt != nil ? .refunded : move?.isLoss ?? false ? .lost : nil, label: label,
+      text: text, href: href)
     guard ended < end else { return [span] }
     let lost = TimelineLayout.Span(
       from: ended, until: end, classNames: "span-lost", text: text, href: href, inset: 6)
     return [lost, span]
+  }
+
+  func moveMark(offset: Int) -> TimelineLayout.Mark? {
+    move.map {
+      TimelineLayout.Mark(at: $0.at, symbol: .move, text: text, href: href, offset: offset)
+    }
   }
 
   func refundMark(offset: Int) -> TimelineLayout.Mark? {

@@ -6,6 +6,8 @@ struct TimelineLayout: Sendable {
   var id: String
   var title: String
   var description: String
+  /// What the picture shows, for those who can't read it.
+  var note: String?
   var from: Timestamp
   var until: Timestamp
   var now: Timestamp
@@ -53,6 +55,7 @@ struct TimelineLayout: Sendable {
     case grace = "grace period"
     case retry = "billing retry"
     case refunded
+    case lost = "lost to another account"
   }
 
   /// The symbols that the template `timeline` can draw, with their texts in the legend.

@@ -9,21 +9,25 @@ package struct AccountCharge: Hashable, Sendable {
   package let isClaimed: Bool
   package let orderID: UUID?
   package let deliveredAt: Timestamp?
+  /// When the account last lost it to another one or by a release; nil if the account owns it, or
+  /// never did.
+  package let lostAt: Timestamp?
 }
-
-/// A charge that an account has lost to another one, or that was released.
-package typealias LostCharge = (id: Charge.ID, owner: AccountKey?, lostAt: Timestamp)
 
 package struct RelatedAccounts: Sendable {
   package let account: AccountKey
   /// Original transactions on which the account ever owned or claimed a charge.
   package let lines: [OriginalTransactionKey]
-  /// Charges that the account owns or claimed, or that are unclaimed; latest first.
+  /// Charges that the account owns, owned or claimed, or that are unclaimed; latest first.
   package let charges: [AccountCharge]
-  /// Charges that the account owned last before their present owner, latest loss first.
-  package let lost: [LostCharge]
   /// The transactions that report charges owned by the account, aliases included.
   fileprivate let ownedTransactions: Set<TransactionKey>
+
+  /// Charges that the account owned once, latest loss first.
+  package var lost: [AccountCharge] {
+    charges.filter { $0.lostAt != nil }
+      .sorted { ($0.lostAt ?? $0.chargedAt) > ($1.lostAt ?? $1.chargedAt) }
+  }
 }
 
 /// The position of an item in an account's history, which is ordered by recording date.
@@ -67,7 +71,7 @@ extension AccountStore {
     let lines = try await ownership.lines(of: account)
     guard !lines.isEmpty else {
       return RelatedAccounts(
-        account: account, lines: [], charges: [], lost: [], ownedTransactions: [])
+        account: account, lines: [], charges: [], ownedTransactions: [])
     }
     let claims: [TransactionKey] = try await database.query(
       """
@@ -103,16 +107,13 @@ extension AccountStore {
       AccountCharge(
         id: row.key, chargedAt: row.chargedAt, owner: row.owner,
         isClaimed: claimedCharges.contains(row.key), orderID: row.order,
-        deliveredAt: row.deliveredAt)
-    }.filter { $0.owner == nil || $0.owner == account || $0.isClaimed }
-    let owned = Set(charges.filter { $0.owner == account }.map(\.id))
-    let lost: [LostCharge] = rows.compactMap { row in
-      guard row.isCharge, row.owner != account, let lostAt = row.lostAt else { return nil }
-      return (row.key, row.owner, lostAt)
+        deliveredAt: row.deliveredAt, lostAt: row.owner == account ? nil : row.lostAt)
+    }.filter {
+      $0.owner == nil || $0.owner == account || $0.isClaimed || $0.lostAt != nil
     }
+    let owned = Set(charges.filter { $0.owner == account }.map(\.id))
     return RelatedAccounts(
       account: account, lines: lines, charges: charges,
-      lost: lost.sorted { $0.lostAt > $1.lostAt },
       ownedTransactions: Set(rows.filter { owned.contains($0.charge) }.map(\.key)))
   }
 

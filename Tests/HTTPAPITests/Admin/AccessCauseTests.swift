@@ -408,6 +408,64 @@ struct AccessCauseTests {
     }
   }
 
+  @Test(arguments: [
+    (
+      "corrected by late evidence", "leo",
+      [
+        "since 23 Feb 2026 (moved to klara when Apple's late renewal notice arrived)"
+      ],
+      true
+    ),
+    (
+      "corrected by late evidence", "klara",
+      ["31 Jan 2026 to 23 Feb 2026 (payment failed)", "since 22 Mar 2026 (monthly expired)"], false
+    ),
+    // Klara got the months when they were over.
+    ("moved after they had ended", "klara", ["since 31 Jan 2026 (payment failed)"], false),
+    ("moved after they had ended", "leo", ["since 21 Apr 2026 (monthly expired)"], true),
+    ("upgraded by another account", "edith", ["since 13 Jan 2026 (replaced by an upgrade)"], false),
+    ("refunded within the period", "xenia", ["since 6 Jan 2026 (refunded)"], false),
+  ])
+  func `a timeline shows when access ended and began again`(
+    name: String, account: String, gaps: [String], isLost: Bool
+  ) async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.describe("premium", "premium")
+      try await #require(Self.stories.first { $0.name == name }).tell(api)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/accounts/\(account)")
+      let text = page.text.replacing("&#39;", with: "'")
+      #expect(text.contains("No access to premium: \(gaps.joined(separator: "; "))."), "\(text)")
+      #expect(text.contains(">Access to premium</text>"))
+      let time = gaps[0].prefix { $0 != "(" }.dropLast()
+      #expect(text.contains("<title>\(time): no access to premium ("))
+      // Drawn as long as the account had it.
+      #expect(text.contains(">lost to another account</li>") == isLost)
+      #expect(
+        text.contains("; moved to klara when Apple's late renewal notice arrived on") == isLost)
+      #expect(text.contains("; moved here from leo when Apple's") == (account == "klara"))
+    }
+  }
+
+  @Test func `an active account has no gap in its timeline, and grants close one`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.claim(Self.month, Future(isOn: false, end: 30), by: "olga", on: 0.1)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let active = try await browser.get("/admin/accounts/olga")
+      #expect(active.contains("1 Jan 2026 to 31 Jan 2026: access to premium</title>"))
+      #expect(!active.contains("no access"))
+      api.live(until: 40)
+      let grant: JSONValue = ["account_id": "olga", "entitlement": "premium", "reason": "r"]
+      _ = try await api.call(.post, "/v1/grants", grant, as: .admin)
+      browser = try await AdminBrowser.loggedIn(api)
+      #expect(
+        try await browser.get("/admin/accounts/olga").contains(
+          "No access to premium: 31 Jan 2026 to 10 Feb 2026 (monthly expired)."))
+    }
+  }
+
   @Test func `a merged account still says that its submission waits`() async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")

@@ -27,6 +27,7 @@ struct AccountPageTests {
   }
 
   private static let claimed = "Submitted here, owned by another account"
+  private static let moved = "Moved to another account"
 
   /// Anna's month, which Ben's account submits, too.
   private func share(
@@ -102,6 +103,76 @@ struct AccountPageTests {
     }
   }
 
+  /// The links to the forms that transfer the charges of a section.
+  private func transactions(in section: String) -> [String] {
+    section.matches(of: /\/transactions\/(\d+)\/transfer/).map { String($0.1) }
+  }
+
+  @Test func `all charges that moved stand once on the pages of both accounts`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      for line in ["11", "21", "31"] {
+        try await api.claim(Payment(id: line, line: line, from: 0, to: 30), by: "leo", on: 0.1)
+        // Apple reports the renewal, which leo's app never submits.
+        let renewal = Payment(
+          id: "\(line)0", line: line, from: 30, to: 60, reason: "RENEWAL")
+        try await api.deliver(
+          Notice("DID_RENEW", nil, renewal, Future(line: line, isOn: true, end: 60), on: 30))
+      }
+      try await api.claim(Payment(id: "41", line: "41", from: 31, to: 61), by: "klara", on: 31)
+      try await api.claim(Payment(id: "41", line: "41", from: 31, to: 61), by: "leo", on: 32)
+      for (id, day) in [("110", 33.0), ("210", 34), ("310", 35), ("31", 36)] {
+        api.live(until: day)
+        let owner: JSONValue = ["account_id": "klara", "reason": "Hers."]
+        _ = try await api.call(.post, "/v1/transactions/\(id)/owner", owner, as: .admin)
+      }
+      // What moved on is told as this account lost it.
+      _ = try await api.call(.put, "/v1/accounts/nils")
+      _ = try await api.call(
+        .post, "/v1/transactions/110/owner", ["account_id": "nils", "reason": "His."], as: .admin)
+
+      var browser = try await AdminBrowser.loggedIn(api)
+      let leo = try await browser.get("/admin/accounts/leo")
+      let lost = section(Self.moved, of: leo)
+      #expect(transactions(in: lost).sorted() == ["110", "210", "31", "310"], "\(lost)")
+      #expect(transactions(in: section(Self.claimed, of: leo)) == ["41"])
+      #expect(transactions(in: section("Charges", of: leo)).sorted() == ["11", "21"])
+      let words = lost.replacing(/<[^>]*>/, with: "")
+      for text in [
+        "Moved to klara on 3 Feb 2026 by an administrator. An administrator assigned it to “nils”.",
+        "Moved to klara on 4 Feb 2026 by an administrator.  · by ops Hers.",
+      ] { #expect(words.contains(text), "\(text) in \(words)") }
+
+      let klara = section("Charges", of: try await browser.get("/admin/accounts/klara"))
+        .replacing(/<[^>]*>/, with: "")
+      for day in ["4 Feb", "5 Feb", "6 Feb"] {
+        #expect(
+          klara.contains("Moved here from leo on \(day) 2026 by an administrator."), "\(klara)")
+      }
+      // Without a charge of its own, the account had some.
+      api.live(until: 37)
+      for id in ["11", "21"] {
+        let owner: JSONValue = ["account_id": "klara", "reason": "Hers."]
+        _ = try await api.call(.post, "/v1/transactions/\(id)/owner", owner, as: .admin)
+      }
+      browser = try await AdminBrowser.loggedIn(api)
+      let none = try await browser.get("/admin/accounts/leo")
+      #expect(section("Charges", of: none).contains("No charges now."))
+      let nils = section("Charges", of: try await browser.get("/admin/accounts/nils"))
+        .replacing(/<[^>]*>/, with: "")
+      #expect(nils.contains("Moved here from klara on 6 Feb 2026 by an administrator."))
+
+      var (path, seen): (String?, [String]) = ("/admin/accounts/leo?moved_limit=3", [])
+      while let address = path, seen.count < 10 {
+        let text = section(Self.moved, of: try await browser.get(address))
+        seen += transactions(in: text)
+        path = next(in: text)
+      }
+      #expect(seen.sorted() == ["11", "110", "21", "210", "31", "310"])
+      #expect(try await browser.get("/admin/accounts/leo?moved_after=x").status == 400)
+    }
+  }
+
   @Test func `a released charge has no owner, and says by whom and why`() async throws {
     try await TestAPI.run { api in
       let bought = try await share(api)
@@ -111,11 +182,13 @@ struct AccountPageTests {
       for account in ["anna", "ben"] {
         let page = try await browser.get("/admin/accounts/\(account)")
         #expect(section(Self.claimed, of: page).isEmpty)
+        #expect(section(Self.moved, of: page).isEmpty)
         let text = section("Unclaimed charges", of: page)
         #expect(text.contains(">\(bought)</a>"), "\(account)")
         #expect(
           text.contains("An administrator released it, and no account has submitted it since."))
         #expect(text.contains("by <strong>ops</strong></span> <q>&lt;em&gt;Hers&lt;/em&gt;</q>"))
+        #expect(text.contains(">Released</span>"))
         #expect(page.contains("1 submitted charge is unclaimed"))
       }
       let page = try await browser.get("/admin/original-transactions/\(bought)")
@@ -474,7 +547,8 @@ struct AccountPageTests {
       let ben = try await browser.get("/admin/accounts/ben")
       #expect(section("Charges", of: ben).contains("by <strong>ops</strong></span> \(why)"))
       let anna = try await browser.get("/admin/accounts/anna")
-      #expect(section(Self.claimed, of: anna).contains("by <strong>ops</strong></span> \(why)"))
+      #expect(section(Self.moved, of: anna).contains("by <strong>ops</strong></span> \(why)"))
+      #expect(section(Self.claimed, of: anna).isEmpty)
       for page in [ben, anna] {
         let history = section("History", of: page)
         #expect(
@@ -496,6 +570,7 @@ struct AccountPageTests {
         try await api.call(.post, "/v1/accounts/ben/merge", merge, as: .admin).status == 200)
       let carl = section("Charges", of: try await browser.get("/admin/accounts/carl"))
       #expect(carl.contains("by <strong>ops</strong></span> <q>One person.</q>"))
+      #expect(carl.contains(">Merged</span>"))
       let facts = section("History", of: try await browser.get(line))
       #expect(facts.matches(of: /<q>He &lt;paid&gt;\.<\/q>/).count == 2)
       #expect(facts.matches(of: /<q>One person\.<\/q>/).count == 2)

@@ -202,7 +202,7 @@ struct AdminActionTests {
       var losses: [Timestamp] = []
       for name in ["anna", "ben"] {
         let account = try #require(try await api.ledger.accounts.account(name))
-        losses += try await api.ledger.accounts.ties(of: account.key).lost.map(\.lostAt)
+        losses += try await api.ledger.accounts.ties(of: account.key).lost.compactMap(\.lostAt)
       }
       #expect(losses.count == 2 && losses[0] < losses[1])
       let badge = #"Unclaimed charges <span class="count">1</span>"#
@@ -277,6 +277,23 @@ struct AdminActionTests {
       // Sending it again does nothing.
       _ = try await browser.post(path, fields + [("confirmed", "yes")])
       #expect(try await self.actions(api).count == 1)
+
+      // There is a way back on every page of the charge.
+      let release = path.replacing("/transfer", with: "/release").replacing("&", with: "&amp;")
+      for page in ["/admin/original-transactions/\(id)", "/admin/accounts/ben"] {
+        let shown = try await browser.get(page)
+        #expect(shown.contains(">Assigned by an administrator</span>"), "\(page)")
+        #expect(shown.contains(#"<a href="\#(release)">Undo…</a>"#), "\(page)")
+      }
+      let back = try await browser.get(path)
+      #expect(
+        back.contains(
+          "An administrator assigned this charge to “ben” on 1 Jan 2026; before, “anna” owned it. To "
+            + "undo that, transfer it back to “anna”, or release it: then the account"))
+      #expect(back.contains(#"<a href="\#(release)">Release…</a>"#))
+      let released = try await browser.get(release.replacing("&amp;", with: "&"))
+      #expect(released.contains("To leave no gap, transfer it back to “anna” instead."))
+      #expect(released.contains(">Transfer…</a>"))
     }
   }
 
@@ -335,6 +352,19 @@ struct AdminActionTests {
       let again = try await browser.post(path, fields)
       #expect(again.status == 400)
       #expect(again.contains("An administrator has assigned this charge to “leo” already."))
+      #expect(
+        again.contains(
+          "An administrator pinned this charge to “leo” on 20 Feb 2026. To undo that, release it: then"
+        ))
+      for page in ["/admin/accounts/leo", "/admin/original-transactions/1000"] {
+        let shown = try await browser.get(page)
+        #expect(shown.contains(">Pinned</span>") && shown.contains(">Undo…</a>"), "\(page)")
+      }
+      // A release gives it back, and then only an assignment undoes that.
+      _ = try await api.call(.delete, "/v1/transactions/2/owner?reason=r", as: .admin)
+      #expect(
+        try await browser.get(path).contains(
+          "An administrator released this charge on 23 Feb 2026. To undo that, assign it to “leo”"))
     }
   }
 
@@ -504,6 +534,7 @@ struct AdminActionTests {
       let fields = [("into", "carl"), ("reason", "Logged in.")]
       let shown = try await browser.post(path, fields)
       #expect(shown.status == 200)
+      #expect(!shown.contains("pays twice") && !shown.contains("open order"))
       #expect(
         shown.contains("move from “ben” to “carl” (Carl C, carl@example.com), who has pro."))
       let done = try await browser.post(path, fields + [("confirmed", "yes")])
@@ -511,6 +542,78 @@ struct AdminActionTests {
       #expect(
         try await browser.get("/admin/accounts/carl").contains("was merged into this account"))
       #expect(try await actions(api).map(\.action) == ["merge_account", "grant"])
+    }
+  }
+
+  @Test func `a merge says what becomes of everything, and that the customer pays twice`()
+    async throws
+  {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.describe("yearly", "premium")
+      for (id, product, account) in [("11", "monthly", "guest"), ("21", "yearly", "member")] {
+        var future = Future(product: product, isOn: true, end: 30)
+        future.line = id
+        try await api.claim(
+          Payment(id: id, line: id, product: product, from: 0, to: 30), future, by: account, on: 0.1
+        )
+      }
+      let order: JSONValue = ["account_id": "guest", "product_id": "yearly"]
+      #expect(try await api.call(.post, "/v1/orders", order).status == 201)
+      _ = try await api.database.execute(
+        """
+        UPDATE tenure.submission SET status = 'pending', environment = NULL, decided_at = NULL
+        WHERE account_key = (SELECT account_key FROM tenure.account WHERE account_id = 'guest')
+        """)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let path = "/admin/accounts/guest/merge"
+      let form = try await browser.get(path)
+      let shown = try await browser.post(path, [("into", "member"), ("reason", "r")])
+      for (page, target) in [(form, "the target account"), (shown, "“member”")] {
+        for text in [
+          "This cannot be undone.", "1 open order waits for a purchase by \(target) from then on.",
+          "1 pending submission is decided for \(target).",
+          "The app account token of “guest” stays valid: purchases with it belong to \(target).",
+          "Moved charges stay with \(target) whatever Apple reports later.",
+          "“guest” keeps its submissions and history, has no entitlements, and can&#39;t receive",
+          "Erasing \(target) later erases “guest”, too.",
+        ] { #expect(page.contains(text), "\(text)") }
+      }
+      #expect(!form.contains("pays twice"))
+      #expect(
+        shown.contains(
+          "The customer pays twice: monthly of “guest” renews on 31 Jan 2026, and yearly of “member” "
+            + "on 31 Jan 2026. The merge cancels neither; only the customer can."))
+
+      // It comes true.
+      _ = try await browser.post(
+        path, [("into", "member"), ("reason", "r"), ("confirmed", "yes")])
+      let orders = try await browser.get("/admin/accounts/member")
+      #expect(orders.contains(">Open</span>"))
+      for form in ["merge", "grant"] {
+        let refused = try await browser.post(
+          "/admin/accounts/guest/\(form)",
+          [
+            ("into", "ben"), ("entitlement", "premium"), ("duration", "P1M"), ("reason", "r"),
+            ("confirmed", "yes"),
+          ])
+        #expect([400, 409].contains(refused.status), "\(form)")
+      }
+      let refused = try await browser.post(
+        "/admin/transactions/21/transfer?environment=production&product_id=yearly",
+        [("account_id", "guest"), ("reason", "r")])
+      #expect(
+        refused.status == 400
+          && refused.contains("“guest” was merged into “member”: enter “member”."))
+      // One that ends is not paid again.
+      api.live(until: 1)
+      try await api.claim(
+        Payment(id: "31", line: "31", from: 1, to: 31), Future(line: "31", isOn: false, end: 31),
+        by: "other", on: 2)
+      browser = try await AdminBrowser.loggedIn(api)
+      let single = try await browser.post(
+        "/admin/accounts/other/merge", [("into", "member"), ("reason", "r")])
+      #expect(single.status == 200 && !single.contains("pays twice"))
     }
   }
 
@@ -555,6 +658,24 @@ struct AdminActionTests {
       let original = try await browser.get("/admin/original-transactions/\(bought)")
       #expect(original.contains("Renewals will be unclaimed: the owner was erased."))
       #expect(original.contains("<dt>Owner</dt>") && !original.contains("Renewals belong to"))
+
+      // Nothing can be given to it, but its charges can get another owner.
+      #expect(page.contains("It can receive no grant, charge or merge, and renewals are unclaimed"))
+      let transfer =
+        "/admin/transactions/\(bought)/transfer?environment=production&product_id=monthly"
+      let transferForm = try await browser.get(transfer)
+      #expect(transferForm.contains("The owner&#39;s data was erased"))
+      #expect(!transferForm.contains("Enter the present owner"))
+      let pinned = try await browser.post(transfer, [("account_id", pseudonym), ("reason", "r")])
+      #expect(pinned.status == 400)
+      #expect(pinned.contains("“\(pseudonym)” was erased. Enter another account of the customer."))
+      let release = transfer.replacing("/transfer", with: "/release")
+      let released = try await browser.post(release, [("reason", "r")])
+      #expect(released.status == 200 && !released.contains("is the first to submit it again"))
+      let moved = try await browser.post(
+        transfer, [("account_id", "ben"), ("reason", "r"), ("confirmed", "yes")])
+      #expect(moved.status == 303)
+      #expect(try await api.get("/v1/transactions/\(bought)")["owner_account_id"] == "ben")
     }
   }
 

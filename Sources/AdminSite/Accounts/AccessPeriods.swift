@@ -1,0 +1,145 @@
+import LedgerStorage
+import Subscriptions
+
+/// The times in which an account had an entitlement, by its charges and grants as they are known
+/// now: a charge that moved counts for each account while that owned it.
+struct AccessPeriods: Sendable {
+  /// A charge of an account, from when on the account had it, and whether Apple could not charge the
+  /// renewal.
+  typealias Holding = (holding: Subscriptions.Holding, from: Timestamp, isUnpaid: Bool)
+
+  private struct Period {
+    var from: Timestamp
+    /// Nil: no end.
+    var until: Timestamp?
+    /// Why access ended, as in `refunded`.
+    var ending: String
+  }
+
+  private let entitlement: String
+  /// By date, none of which touch.
+  private let periods: [Period]
+
+  /// The charges of an original transaction that an account owns or owned.
+  ///
+  /// - Parameter unpaid: Those whose renewal Apple could not charge at first.
+  static func holdings(
+    of account: AccountKey, on line: OriginalTransactionKey,
+    in original: RecordedOriginalTransaction, unpaid: Set<Charge.ID>
+  ) -> [Holding] {
+    let all =
+      original.line.allHoldings(original.rule) + original.line.lostHoldings(original.rule)
+    return all.filter { $0.account == account && $0.holding.charge.line == line }.map {
+      let holding = $0.holding
+      let losses = original.line.decisions[holding.charge]?.losses ?? []
+      // Another account had it until then.
+      let before = losses.prefix { $0.account != account }.last?.at
+      return (
+        holding, max(holding.startsAt, before ?? holding.startsAt), unpaid.contains(holding.charge)
+      )
+    }
+  }
+
+  /// The periods of each entitlement, by name.
+  ///
+  /// - Parameter move: How a charge left the account at a moment, as in `moved to klara`.
+  static func all(
+    _ holdings: [Holding], grants: [Grant], in catalogue: Catalogue,
+    move: (Charge.ID, Timestamp) -> String
+  ) -> [AccessPeriods] {
+    var periods: [ExactText: [Period]] = [:]
+    for (holding, from, isUnpaid) in holdings {
+      let graced = holding.end(in: catalogue).map { max($0, holding.graceEndsAt ?? $0) }
+      let end = [graced, holding.revokedAt, holding.movedAt].compactMap(\.self).min()
+      guard end.map({ from < $0 }) ?? true else { continue }
+      let ending: String =
+        switch end {
+        case nil: "no end"
+        case let end? where end == holding.movedAt: move(holding.charge, end)
+        case holding.revokedAt: holding.isSharingEnded ? "Family Sharing ended" : "refunded"
+        case holding.supersededAt: "replaced by an upgrade"
+        default:
+          isUnpaid || holding.graceEndsAt != nil
+            ? "payment failed" : "\(holding.productID) expired"
+        }
+      let period = Period(from: from, until: end, ending: ending)
+      for name in holding.entitlements(in: catalogue) ?? [] {
+        periods[name, default: []].append(period)
+      }
+    }
+    for grant in grants where grant.accessEnd.map({ grant.startsAt < $0 }) ?? true {
+      periods[ExactText(grant.entitlement), default: []].append(
+        Period(
+          from: grant.startsAt, until: grant.accessEnd,
+          ending: grant.revokedAt != nil && grant.revokedAt == grant.accessEnd
+            ? "the grant was revoked" : "the grant ended"))
+    }
+    return periods.sorted { $0.key < $1.key }.map {
+      AccessPeriods(entitlement: $0.key.rawValue, periods: joined($0.value))
+    }
+  }
+
+  /// The periods by date, those that follow each other without a gap as one.
+  private static func joined(_ periods: [Period]) -> [Period] {
+    periods.sorted { $0.from < $1.from }.reduce(into: []) { joined, next in
+      guard let last = joined.last, last.until.map({ next.from <= $0 + .gapTolerance }) ?? true
+      else { return joined.append(next) }
+      if let until = last.until, next.until.map({ $0 > until }) ?? true {
+        joined[joined.count - 1].until = next.until
+        joined[joined.count - 1].ending = next.ending
+      }
+    }
+  }
+
+  // MARK: Gaps
+
+  /// The times without access after a period, the last one without an end if it lasts.
+  private func gaps(at now: Timestamp) -> [(from: Timestamp, until: Timestamp?, cause: String)] {
+    periods.indices.compactMap { index in
+      guard let from = periods[index].until, from <= now else { return nil }
+      return (
+        from, index + 1 < periods.count ? periods[index + 1].from : nil, periods[index].ending
+      )
+    }
+  }
+
+  /// Gaps that are named; of more, the latest.
+  private static let mostGaps = 3
+
+  /// For example `No access to pro: 27 Aug 2026 to 16 Sep 2026 (payment failed).`; nil without a gap.
+  func gapsInWords(at now: Timestamp) -> String? {
+    let gaps = gaps(at: now)
+    guard !gaps.isEmpty else { return nil }
+    let rest = gaps.count - Self.mostGaps
+    let named = gaps.suffix(Self.mostGaps).map { "\(Self.time(of: $0)) (\($0.cause))" }
+    return "No access to \(entitlement): "
+      + ((rest > 0 ? ["\(Count.text(rest, "earlier gap"))"] : []) + named)
+      .joined(separator: "; ") + "."
+  }
+
+  private static func time(of gap: (from: Timestamp, until: Timestamp?, cause: String)) -> String {
+    gap.until.map { "\(gap.from.dayName) to \($0.dayName)" } ?? "since \(gap.from.dayName)"
+  }
+
+  /// A bar for each period and a dashed one for each gap.
+  ///
+  /// - Parameter last: The end of the axis.
+  func lane(until last: Timestamp, at now: Timestamp) -> TimelineLayout.Lane {
+    let access = periods.map { period in
+      let end = period.until.map { " to \($0.dayName)" } ?? ", no end date"
+      let ending = period.until.map { $0 <= now } ?? false ? "; ended: \(period.ending)" : ""
+      return TimelineLayout.Span(
+        from: period.from, until: min(period.until ?? last, last), classNames: "span-on",
+        text: "\(period.from.dayName)\(end): access to \(entitlement)\(ending)", inset: 4)
+    }
+    let none = gaps(at: now).compactMap { gap -> TimelineLayout.Span? in
+      let until = gap.until ?? min(now, last)
+      guard gap.from < until else { return nil }
+      return TimelineLayout.Span(
+        from: gap.from, until: until, classNames: "span-lost", label: "no access",
+        text: "\(Self.time(of: gap)): no access to \(entitlement) (\(gap.cause))")
+    }
+    return TimelineLayout.Lane(
+      label: "Access to \(entitlement)", height: 16, spans: access + none)
+  }
+}
