@@ -111,7 +111,7 @@ struct DoctorTests {
       let doctor = Doctor(settings: settings, logger: logger, ledger: Ledger(database: database))
       #expect(
         Set(await doctor.databaseFindings().map(\.check)) == [
-          "work.server", "work.backlog", "work.parked", "work.notifications", "database.vacuum",
+          "work.backlog", "work.parked", "work.notifications", "database.vacuum",
         ])
       try await database.execute("DROP TABLE tenure.notification CASCADE")
       let fault = await doctor.databaseFindings()
