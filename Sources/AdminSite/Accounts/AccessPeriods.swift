@@ -49,8 +49,7 @@ struct AccessPeriods: Sendable {
   ) -> [AccessPeriods] {
     var periods: [ExactText: [Period]] = [:]
     for (holding, from, isUnpaid) in holdings {
-      let graced = holding.end(in: catalogue).map { max($0, holding.graceEndsAt ?? $0) }
-      let end = [graced, holding.revokedAt, holding.movedAt].compactMap(\.self).min()
+      let end = holding.accessEnd(in: catalogue)
       guard end.map({ from < $0 }) ?? true else { continue }
       let ending: String =
         switch end {

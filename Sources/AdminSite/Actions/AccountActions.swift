@@ -16,11 +16,13 @@ struct MergeController: ActionController {
       guard sent.isConfirmed else {
         let preview = try await ledger.accounts.previewMerge(
           of: account.id, into: into, terms: terms, at: now())
+        let owned = try await charges(of: account)
         return try await sent.confirm(
           consequences: Self.consequences(
             of: preview, from: account.id, into: into, described: try await inWords(target))
-            + (try await endings(of: account, into: "“\(into)”")),
-          warnings: Self.warnings + (try await doublePayments(of: account, target)))
+            + (try await endings(of: account, owning: owned, into: "“\(into)”")),
+          warnings: Self.warnings
+            + (try await doublePayments(of: account, owning: owned, and: target)))
       }
       let merger = try await ledger.accounts.merge(
         account.id, into: into, by: administrator, terms: terms, at: now())
@@ -52,25 +54,30 @@ struct MergeController: ActionController {
           hint: "The full account ID, exactly as your app uses it. The target account remains.")
       ],
       buttonLabel: "Merge", isDanger: true, subject: .account(account.id),
-      consequences: try await endings(of: account, into: "the target account"),
+      consequences: try await endings(
+        of: account, owning: try await charges(of: account), into: "the target account"),
       warnings: Self.warnings)
   }
 
   private static let mostCounted = 1000
 
+  private func charges(of account: Account) async throws -> [AccountCharge] {
+    try await ledger.accounts.ties(of: account.key).charges.filter { $0.owner == account.key }
+  }
+
   /// What becomes of what the merged account has.
-  private func endings(of account: Account, into target: String) async throws -> [String] {
+  private func endings(of account: Account, owning charges: [AccountCharge], into target: String)
+    async throws -> [String]
+  {
     let open = try await ledger.accounts.latestOrders(of: account, limit: Self.mostCounted)
       .count { $0.answered(at: now()).order.status == .open }
     let pending = try await ledger.accounts.latestSubmissions(
       of: account.key, limit: Self.mostCounted
     ).count { $0.status == .pending }
-    let hasCharges = try await ledger.accounts.ties(of: account.key).charges
-      .contains { $0.owner == account.key }
     let consent = try await ledger.writeBacks.consumptionConsent(of: account)
     let id = account.id
     return [
-      hasCharges ? "Moved charges stay with \(target) whatever Apple reports later." : nil,
+      charges.isEmpty ? nil : "Moved charges stay with \(target) whatever Apple reports later.",
       open == 0
         ? nil
         : Count.text(open, "open order waits", "open orders wait")
@@ -83,15 +90,18 @@ struct MergeController: ActionController {
       consent.isGiven
         ? "The consent of “\(id)” to sending consumption data to Apple ends; it does not move."
         : nil,
-      "Afterwards “\(id)” keeps its submissions and history, has no entitlements, and can't receive grants, "
-        + "charges or another merge. Erasing \(target) later erases “\(id)”, too.",
+      "Afterwards “\(id)” keeps its submissions and history, has no entitlements, and can't "
+        + "receive grants, charges or another merge. Erasing \(target) later erases “\(id)”, too.",
     ].compactMap(\.self)
   }
 
   /// The subscriptions of both accounts for the same, which Apple goes on charging.
-  private func doublePayments(of account: Account, _ target: Account) async throws -> [String] {
-    let own = try await renewingSubscriptions(of: account)
-    return try await renewingSubscriptions(of: target).flatMap { other in
+  private func doublePayments(
+    of account: Account, owning charges: [AccountCharge], and target: Account
+  ) async throws -> [String] {
+    let own = try await renewingSubscriptions(of: account, owning: charges)
+    let others = try await renewingSubscriptions(of: target, owning: self.charges(of: target))
+    return others.flatMap { other in
       own.filter { $0.gives(asMuchAs: other) }.map { subscription in
         "The customer pays twice: \(subscription.product.id) of “\(account.id)” renews on "
           + "\(subscription.renewsAt.dayName), and \(other.product.id) of “\(target.id)” on "
@@ -114,10 +124,10 @@ struct MergeController: ActionController {
 
   /// The subscriptions that Apple renews for an account, without those in the sandbox, which cost
   /// nothing.
-  private func renewingSubscriptions(of account: Account) async throws -> [RenewingSubscription] {
-    let lines = try await ledger.accounts.ties(of: account.key).charges
-      .filter { $0.owner == account.key && $0.id.line.environment == .production }
-      .map(\.id.line)
+  private func renewingSubscriptions(of account: Account, owning charges: [AccountCharge])
+    async throws -> [RenewingSubscription]
+  {
+    let lines = charges.map(\.id.line).filter { $0.environment == .production }
     let originals = try await ledger.ownership.originals(of: Set(lines))
     return originals.sorted { $0.key < $1.key }.compactMap { line, original in
       // Linked original transactions are one subscription.

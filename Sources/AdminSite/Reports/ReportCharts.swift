@@ -55,10 +55,7 @@ struct ReportCharts: Sendable {
 
   /// Counts have one chart, amounts one for each currency.
   private func currencies(of chart: ReportChart) -> [String?] {
-    guard chart.series.contains(where: { $0.added.contains { $0.hasSuffix("_milliunits") } }) else {
-      return [nil]
-    }
-    return table.records.currencies
+    chart.series.contains(where: \.isMoney) ? table.records.currencies : [nil]
   }
 
   private func data(_ chart: ReportChart, _ currency: String?, id: String) -> ChartData {
@@ -314,6 +311,8 @@ struct ReportSegments: Sendable {
 }
 
 extension ReportChart.Series {
+  var isMoney: Bool { added.contains { $0.hasSuffix("_milliunits") } }
+
   /// The sum of its columns in some rows; nil if none has a number, or if it has too many digits.
   func sum(of rows: [ReportRow]) -> Int64? {
     let values = rows.flatMap { row in

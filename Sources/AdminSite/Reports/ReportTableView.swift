@@ -20,8 +20,7 @@ extension ReportRequest {
     let comparison = ReportTotals.comparison(table, with: previous, of: self)
     let all = [comparison].compactMap(\.self) + allNumbers(table, revenue: revenue)
     guard choices.by != nil, let measure = report.measure, !table.isCutShort else { return all }
-    let isMoney = measure.added.contains { $0.hasSuffix("_milliunits") }
-    let currencies: [String?] = isMoney ? table.records.currencies : [nil]
+    let currencies: [String?] = measure.isMoney ? table.records.currencies : [nil]
     return currencies.map { DataTable(segmentsOf: table, currency: $0, of: self) }
       + all.map { table in
         var folded = table

@@ -85,9 +85,8 @@ struct ReportTotals: Sendable {
       let measure = table.report.measure, table.report != .ownership, !table.report.hasCohorts
     else { return [] }
     let periods = ReportPeriods(table, of: request).all.filter { !$0.isUnfinished }.suffix(2)
-    let isMoney = measure.added.contains { $0.hasSuffix("_milliunits") }
     let rate = table.columns.first { table.report.shares[$0.name]?.part == measure.added.first }
-    let currencies: [String?] = isMoney ? table.records.currencies : [nil]
+    let currencies: [String?] = measure.isMoney ? table.records.currencies : [nil]
     return currencies.compactMap { currency in
       let unit = currency.map { ChartUnit.money(currency: $0) } ?? .count
       let numbers = periods.reversed().map { period in
@@ -170,10 +169,7 @@ struct ReportTotals: Sendable {
 
   /// What the chart has as the net of a stock's movements; nil for a report without one.
   private static func netChange(_ report: Report) -> ReportColumn? {
-    report.netChange.map { net in
-      let isMoney = net.added.contains { $0.hasSuffix("_milliunits") }
-      return ReportColumn(netChangeName, isMoney ? .money : .number)
-    }
+    report.netChange.map { ReportColumn(netChangeName, $0.isMoney ? .money : .number) }
   }
 
   /// A number, the one before, and the change; nil for one that is not counted, or rare and 0.

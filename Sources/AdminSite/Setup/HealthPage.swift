@@ -83,22 +83,21 @@ struct HealthPageController: Controller {
   @Sendable
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let findings = await installation.checkup.findings()
-    let verdicts: [(DoctorFinding.Verdict, Badge)] = [
-      (.fault, Badge(text: "Fault", tone: Tone.bad)),
-      (.warning, Badge(text: "Warning", tone: Tone.warning)),
-      (.ok, Badge(text: "OK", tone: Tone.good)),
+    let verdicts: [(DoctorFinding.Verdict, Badge, one: String, many: String)] = [
+      (.fault, Badge(text: "Fault", tone: Tone.bad), "fault", "faults"),
+      (.warning, Badge(text: "Warning", tone: Tone.warning), "warning", "warnings"),
+      (.ok, Badge(text: "OK", tone: Tone.good), "check passed", "checks passed"),
     ]
-    let checks = verdicts.flatMap { verdict, badge in
-      findings.filter { $0.verdict == verdict }.map {
-        (badge: badge, check: $0.check, found: $0.found.withTimesForPeople, remedy: $0.remedy)
-      }
+    // The worst first.
+    let groups = verdicts.compactMap { verdict, badge, one, many in
+      let found = findings.filter { $0.verdict == verdict }
+      return found.isEmpty
+        ? nil : (badge: badge, count: Count.text(found.count, one, many), findings: found)
     }
-    let counts = [
-      (DoctorFinding.Verdict.fault, "fault", "faults"), (.warning, "warning", "warnings"),
-      (.ok, "check passed", "checks passed"),
-    ].compactMap { verdict, one, many in
-      let count = findings.count { $0.verdict == verdict }
-      return count == 0 ? nil : Count.text(count, one, many)
+    let checks = groups.flatMap { group in
+      group.findings.map {
+        (badge: group.badge, check: $0.check, found: $0.found.withTimesForPeople, remedy: $0.remedy)
+      }
     }
     var context = context
     context.admin.faults = await installation.checkup.faults
@@ -119,14 +118,9 @@ struct HealthPageController: Controller {
             "Changes by administrators", "Audit log", href: AdminURL.report(Report.audit.name)),
         ],
         checks: checks,
-        summary: counts.isEmpty
-          ? nil
-          : (
-            state: findings.contains { $0.verdict == .fault }
-              ? Tone.bad
-              : findings.contains { $0.verdict == .warning } ? Tone.warning : Tone.good,
-            text: "\(counts.joined(separator: ", "))."
-          ),
+        summary: groups.first.map { worst in
+          (state: worst.badge.tone, text: "\(groups.map(\.count).joined(separator: ", ")).")
+        },
         keys: DataTable(
           caption: "API keys",
           columns: [DataColumn(label: "Name"), DataColumn(label: "Role")],

@@ -10,7 +10,6 @@ import Subscriptions
 /// Checks the database's connectivity, configuration and schema, and the backlog of work.
 extension Doctor {
   private static let testedVersions = 15...18
-  private static let serverCheck = "work.server"
   /// The age of due work from which it counts as late.
   private static let lateAfter: Duration = .minutes(5)
   private static let membership =
@@ -323,8 +322,7 @@ extension Doctor {
 
   private func privateFindings(_ ledger: Ledger) async -> [DoctorFinding] {
     do {
-      // The server that asks runs.
-      return try await work(ledger).filter { $0.check != Self.serverCheck }
+      return try await work(ledger)
     } catch {
       return [
         .fault(
@@ -338,13 +336,15 @@ extension Doctor {
     let now = settings.clock.now()
     let reading = try await ledger.maintenance.reading(at: now)
     return [
-      heartbeat(reading, now), backlog(reading, now), parked(reading), webhookLag(reading, now),
+      // The server of a private database is the one that asks.
+      settings.databaseURL == nil ? nil : heartbeat(reading, now), backlog(reading, now),
+      parked(reading), webhookLag(reading, now),
       try await notifications(ledger, now), try await bloat(ledger),
     ].compactMap(\.self)
   }
 
   private func heartbeat(_ reading: LedgerReading, _ now: Timestamp) -> DoctorFinding {
-    let check = Self.serverCheck
+    let check = "work.server"
     guard let last = reading.lastHeartbeat, now - last < Heartbeat.longestPause else {
       return .warning(
         check,

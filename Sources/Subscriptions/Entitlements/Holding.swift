@@ -180,7 +180,17 @@ extension Holding {
     [endsAt ?? catalogueEnd(in: catalogue), supersededAt].compactMap(\.self).min()
   }
 
-  /// The same as reported by Apple; nil where only the catalogue has it.
+  /// The end of the charge's access: with the grace period, or the earlier revocation or move; nil:
+  /// never.
+  package func accessEnd(in catalogue: Catalogue) -> Timestamp? {
+    accessEnd(paidUntil: end(in: catalogue))
+  }
+
+  fileprivate func accessEnd(paidUntil end: Timestamp?) -> Timestamp? {
+    [end.map { max($0, graceEndsAt ?? $0) }, revokedAt, movedAt].compactMap(\.self).min()
+  }
+
+  /// ``end(in:)`` as reported by Apple; nil where only the catalogue has it.
   fileprivate var reportedEnd: Timestamp? { endsAt.map { min($0, supersededAt ?? $0) } }
 
   /// The order in which ended holdings are shown: the last to end, then the last to begin.
@@ -191,9 +201,7 @@ extension Holding {
 
   /// The order in which lost holdings are shown.
   fileprivate var lostOrder: (Int64, Timestamp, Charge.ID) {
-    let gracedEnd = reportedEnd.map { max($0, graceEndsAt ?? $0) }
-    let end = [gracedEnd, revokedAt, movedAt].compactMap(\.self).min()
-    return (end?.milliseconds ?? .max, startsAt, charge)
+    (accessEnd(paidUntil: reportedEnd)?.milliseconds ?? .max, startsAt, charge)
   }
 
   private func catalogueEnd(in catalogue: Catalogue) -> Timestamp? {
@@ -333,9 +341,7 @@ struct OriginalTransactionEntitlements {
 
   /// The end of access, including the grace period.
   private func accessEnd(of part: Part) -> Timestamp? {
-    var part = part
-    part.end = part.gracedEnd
-    return part.accessEnd
+    part.holding.accessEnd(paidUntil: part.end)
   }
 
   /// Whether the account owns the latest charge, and that will renew the part that ends at `end`.
