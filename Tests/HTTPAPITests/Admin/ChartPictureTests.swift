@@ -196,6 +196,9 @@ struct ChartPictureTests {
       #expect(!picture.isEmpty)
     }
     #expect(Sparkline([.max, .min], name: "A")?.lastY == "33")
+    // Nothing lies at the bottom, and what does not change in the middle.
+    #expect(Sparkline([0, 0], name: "A")?.lastY == "33")
+    #expect(Sparkline([5, 5], name: "A")?.lastY == "18")
   }
 
   @Test func `three years of days have no more places to point at than a screen`() {

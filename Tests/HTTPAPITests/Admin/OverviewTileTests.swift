@@ -23,6 +23,15 @@ struct OverviewTileTests {
       numbers.map { [.number($0.weeksAgo), .text($0.measure), .number($0.number)] })
   }
 
+  @Test func `without actions the overview says why`() {
+    var answers = OverviewAnswers()
+    #expect(answers.noActions == "No manual changes.")
+    answers.failed = [.recentActions]
+    #expect(answers.noActions == "Not available: the query failed.")
+    answers.working = [.recentActions]
+    #expect(answers.noActions == "Not known yet: this page reloads.")
+  }
+
   @Test func `a week without any charge is a week all the same`() throws {
     var answers = OverviewAnswers()
     let week = ReportColumn("from_day", .date)

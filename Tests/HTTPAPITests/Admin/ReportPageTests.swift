@@ -599,6 +599,17 @@ struct ReportPageTests {
     }
   }
 
+  @Test func `without an administrator action nothing is counted`() async throws {
+    try await TestAPI.run { api in
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await get("/admin/reports/audit", &browser)
+      #expect(page.contains("No actions.") && !page.contains("Counts"))
+      // An action is never changed later.
+      #expect(!page.contains("As known now"))
+      #expect(try await get("/admin/reports/ownership", &browser).contains("As known now"))
+    }
+  }
+
   @Test func `they are not shown without a session`() async throws {
     try await TestAPI.run { api in
       var browser = AdminBrowser(api)

@@ -371,17 +371,23 @@ struct ReportRangeTests {
       columns: [
         ReportColumn("at", .time), ReportColumn("original_transaction_id", .text),
         ReportColumn("transaction_id", .text), ReportColumn("storefront", .text),
-        ReportColumn("period_type", .text),
+        ReportColumn("period_type", .text), ReportColumn("decided_at", .time),
       ],
       rows: [
         [
           .time(Self.now), .text("430001000000001"), .text("430001000663465"), .text("USA"),
-          .text("trial"),
+          .text("trial"), .time(Self.now),
         ],
-        [.time(Self.now), .text("7"), .text("7"), .none, .text("normal")],
+        [.time(Self.now), .text("7"), .text("7"), .none, .text("normal"), .time(Self.now)],
       ], isCutShort: false)
     let table = DataTable(items, caption: "Items", environment: .production)
+    // A decision of the same moment has no column of its own.
     #expect(table.columns.map(\.label) == ["Date", "Transaction", "Details"])
+    var later = items
+    later.rows[0][5] = .time(Self.now + .days(1))
+    #expect(
+      DataTable(later, caption: "Items", environment: .production).columns.map(\.label)
+        == ["Date", "Transaction", "Decided", "Details"])
     #expect(
       table.rows.map { $0.cells.dropFirst().map(\.text) }
         == [["…1000663465", "USA · Trial"], ["7", ""]])

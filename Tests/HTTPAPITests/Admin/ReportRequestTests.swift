@@ -103,6 +103,47 @@ struct ReportRequestTests {
     #expect(table.rows[0].cells.map(\.href) == [nil, href])
   }
 
+  @Test func `a failed request leads to the account of its submission`() {
+    let id = "2c3b5a1e-0000-4000-8000-000000000001"
+    func cell(_ measure: String, _ subject: String) -> DataCell? {
+      DataTable(
+        ReportTable(
+          report: .intake, asOf: Self.now,
+          columns: [ReportColumn("measure", .text), ReportColumn("subject", .text)],
+          rows: [[.text(measure), .text(subject)]], isCutShort: false),
+        caption: "", environment: .production
+      ).rows[0].cells.last
+    }
+    for measure in ["apple_failures", "submissions_open", "submissions_rejected"] {
+      #expect(cell(measure, id)?.href == AdminURL.search(id), "\(measure)")
+    }
+    // A notification's.
+    #expect(cell("notifications_missed", id)?.href == nil)
+    let notification = cell("apple_failures", "v1:b773")
+    #expect(notification?.text == "Notification (version 1)" && notification?.href == nil)
+    #expect(notification?.identifier == "v1:b773")
+  }
+
+  @Test func `a total has the average of rates whose whole can't be added up`() throws {
+    let table = ReportTable(
+      report: .churn, asOf: Self.now,
+      columns: [
+        ReportColumn("from_day", .date), ReportColumn("active_at_start", .number),
+        ReportColumn("churned", .number), ReportColumn("churn_rate", .rate),
+      ],
+      rows: [("2026-02-01", 10, 1), ("2026-03-01", 30, 5)].map { month, active, churned in
+        [.date(month), .number(active), .number(churned), .rate("0.100000")]
+      }, isCutShort: false)
+    let asked = ReportRequest(.churn, query: "from=2026-02-01&to=2026-03-31", at: Self.now)
+    let total = try #require(asked.tables(table, previous: nil)[0].rows.last)
+    #expect(total.cells.map(\.text) == ["Total", "", "6", "15.00%"])
+    #expect(total.cells.last?.note == "average")
+    #expect(
+      ReportTotals.headlines(table, of: asked) == [
+        "Churned, Mar 2026: 5, 16.67% (Feb 2026: 1, 10.00%)"
+      ])
+  }
+
   @Test func `an address has every choice of a report, and gives it back`() {
     var choices = ReportChoices()
     choices.from = CalendarDate(year: 2026, month: 1, day: 1)
@@ -499,6 +540,16 @@ struct ReportChartTests {
     #expect(total.last?.note == "3 of 30")
     // April has not ended.
     #expect(shown[0].note?.hasPrefix("Refunded 3.00 of 60.00 EUR charged: 5.00%.") == true)
+    // One reason has no column; two have.
+    for (reasons, isColumn) in [(["1", "1", "1", nil], false), (["1", "0", "1", nil], true)] {
+      let other = ReportTable(
+        report: .refunds, asOf: Self.now, columns: table.columns + [ReportColumn("reason", .text)],
+        rows: zip(table.rows, reasons).map { $0 + [$1.map { .text($0) } ?? .none] },
+        isCutShort: false)
+      let refunds = Self.request(other).tables(other, previous: nil)[0]
+      #expect(refunds.columns.contains { $0.label == "Reason" } == isColumn)
+      #expect(refunds.note?.contains("Reason of all: Problem with the app.") == !isColumn)
+    }
   }
 
   @Test func `a return counted in two ways has two names`() {

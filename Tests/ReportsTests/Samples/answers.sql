@@ -359,10 +359,10 @@ SELECT from_day, measure, rule, number FROM tenure.report_ownership('2026-01-01'
 --= 2026-04-15|decided|unclaimed|1
 
 -- ownership, one by one
-SELECT measure, rule, original_transaction_id, transaction_id, account_id, from_account_id FROM tenure.report_ownership_item('2026-04-01', '2026-04-05', as_of => '2026-04-15 12:00Z') ORDER BY 1, 3;
---= decided|submitter|s5|t53|b|
---= moved|submitter|s5|t53|b|a
---= shared|submitter|s5|t53|b|a
+SELECT measure, rule, original_transaction_id, transaction_id, amount_milliunits, currency, account_id, from_account_id FROM tenure.report_ownership_item('2026-04-01', '2026-04-05', as_of => '2026-04-15 12:00Z') ORDER BY 1, 3;
+--= decided|submitter|s5|t53|1990|USD|b|
+--= moved|submitter|s5|t53|1990|USD|b|a
+--= shared|submitter|s5|t53|1990|USD|b|a
 
 -- ownership of what a family shares as well
 SELECT measure, number FROM tenure.report_ownership('2026-04-02', '2026-04-02', include_family_shared => true, as_of => '2026-04-15 12:00Z');
