@@ -152,9 +152,10 @@ extension [TimelineChart.Period] {
   {
     let begin = map(\.from).min() ?? now
     // So that a period without an end is seen to go on.
-    let open = max(now + .milliseconds((now.milliseconds - begin.milliseconds) / 8), now + .days(1))
-    let ends = map { $0.until ?? ($0.isOpen ? open : now) } + [last].compactMap(\.self)
-    let end = ends.max() ?? now
+    let rest: Duration = max((now - begin) / 8, .days(1))
+    let open: Timestamp = now + rest
+    let ends: [Timestamp] = map { $0.until ?? ($0.isOpen ? open : now) }
+    let end = (ends + [last].compactMap(\.self)).max() ?? now
     return (begin, end, .milliseconds((end.milliseconds - begin.milliseconds) / 60))
   }
 }
