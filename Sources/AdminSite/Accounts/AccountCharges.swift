@@ -411,7 +411,7 @@ struct AccountCharges: Sendable {
             let periods = periods.filter { $0.line == line }.map { $0.period }
             return TimelineLayout.Lane(
               label: periods.first?.productID ?? line.originalTransactionID.rawValue, height: 22,
-              spans: periods.reversed().flatMap { $0.spans(until: end, label: $0.productID) }
+              spans: periods.reversed().flatMap { $0.spans(label: $0.productID) }
                 + (troubles[line] ?? []),
               marks: periods.flatMap { [$0.refundMark(offset: 11), $0.moveMark(offset: 22)] }
                 .compactMap(\.self))
@@ -419,7 +419,7 @@ struct AccountCharges: Sendable {
           + granted.lanes.prefix(Self.mostLanes).map { granted in
             TimelineLayout.Lane(
               label: "\(granted[0].productID) (grant)", height: 22,
-              spans: granted.flatMap { $0.spans(until: end, label: $0.productID) })
+              spans: granted.flatMap { $0.spans(label: $0.productID) })
           }))
   }
 

@@ -130,7 +130,6 @@ struct AccountHistoryRows: Sendable {
       .latestFirst { $0.at }
     // Older items belong to the next page: the ledger was only read back to this date.
     if let end = found.lookedBackTo { all.removeAll { $0.at < end.recordedAt } }
-    let dates = Dictionary(ties.charges.map { ($0.id, $0.chargedAt) }) { first, _ in first }
     let shown = all.prefix(part.limit).map { item in
       switch item {
       case .event(let event):
@@ -141,12 +140,23 @@ struct AccountHistoryRows: Sendable {
         return FactRow(action)
       case .item(let event):
         cursor.item = HistoryPosition(event.item)
-        return sources.fact(event).naming(event.item.content, charged: dates)
+        return sources.fact(event)
       }
     }
     if shown.count == all.count, let end = found.lookedBackTo { cursor.item = end }
     next = shown.count < all.count || found.lookedBackTo != nil ? cursor : nil
-    rows = shown.folded.map { row in
+    let originals = try await ledger.ownership.originals(of: Set(shown.compactMap(\.line)))
+    let owners = try await ledger.ownership.accountIDs(
+      of: Set(
+        originals.values.flatMap { original in
+          original.line.decisions.values.flatMap { recorded in
+            recorded.losses.map(\.account) + [recorded.decision.owner].compactMap(\.self)
+          }
+        }))
+    let charges = HistoryCharges(of: originals.values, for: account.key) {
+      owners[$0] ?? "erased"
+    }
+    rows = shown.folded(charges).map { row in
       var row = row
       row.lineLink = row.line.map {
         PageLink(label: $0.originalTransactionID.rawValue, href: $0.href)
@@ -161,7 +171,7 @@ extension FactRow {
     self.init(
       at: Moment(action.actedAt), sentence: action.inWords,
       source: EntrySource.Kind.administrator.title, symbol: .administrator,
-      sourceID: action.administrator, reason: action.reason, rank: Self.ownerRank)
+      sourceID: action.administrator, reason: action.reason, meaning: .owner)
   }
 }
 
@@ -178,20 +188,14 @@ extension FactRow {
       }
     }
     let transactionID = text("transaction_id")
-    let access: String? =
-      switch kind {
-      case .entitlementGranted: "began"
-      case .entitlementExpired, .entitlementRevoked: "ended"
-      default: nil
-      }
     self.init(
       at: Moment(event.occurredAt), sentence: [(Self.sentence(event.type, data), nil)],
       source: "Event", symbol: .poll, sourceDetail: event.type, sourceID: transactionID,
-      sourceHref: transactionID == nil ? nil : line?.href, line: line, chargeID: transactionID,
-      rank: kind?.rank ?? 0, isRenewal: kind?.isRenewal ?? false,
-      access: access.flatMap { verb in
-        data?["entitlement"]?["entitlement"]?.string.map { "Access to “\($0)” \(verb)." }
-      })
+      sourceHref: transactionID == nil ? nil : line?.href, line: line,
+      transactionID: transactionID, meaning: kind?.meaning ?? .status,
+      access: kind?.meaning == .access
+        ? data?["entitlement"]?["entitlement"]?.string.map { ($0, kind == .entitlementGranted) }
+        : nil)
   }
 
   /// An event as a sentence, from its type and data.

@@ -43,6 +43,8 @@ struct ChartTick: Sendable {
   var label: String
   /// `start`, `middle` or `end`, so that the outermost labels stay inside.
   var anchor = "middle"
+  /// The same on a phone.
+  var narrowAnchor = "middle"
   /// Hidden on a phone.
   var isMinor = false
   var isZero = false
@@ -242,6 +244,8 @@ struct ChartData: Sendable {
 
 extension ChartData {
   private static let axisHeight = 24
+  /// The vertical axis, and the page's margin.
+  private static let labelRoom = (left: 48.0, right: 16.0)
   static let mostTicks = 8
   /// As many places to point at as a wide screen has room for.
   private static let mostBands = 400
@@ -251,7 +255,7 @@ extension ChartData {
     Chart(
       id: id, title: title, description: description, height: height,
       fullHeight: height + Self.axisHeight, labelY: height + 16, yTicks: scale.ticks(in: unit),
-      xTicks: ChartTick.across(marks),
+      xTicks: ChartTick.across(marks, room: Self.labelRoom),
       unfinished: isEmpty ? [] : unfinished.sorted().map { (x(of: $0), x(of: 1)) }, bands: bands,
       legend: legend, isEmpty: isEmpty, note: isEmpty ? nil : note, table: table)
   }

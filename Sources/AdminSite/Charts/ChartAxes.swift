@@ -154,7 +154,7 @@ struct CalendarTicks: Sendable {
       marks = moments.enumerated().map { index, moment in
         // With more days there is no room for the label after the one with the year.
         let isCovered = moments.count > Self.fewDays && step.isOfDays && index - 1 == first
-        return (moment, isCovered ? "" : step.label(moment, isFirst: index == first))
+        return (moment, isCovered ? "" : step.label(moment, isFirst: index == first ?? 0))
       }
     }
     self.marks = marks
@@ -220,7 +220,8 @@ struct CalendarTicks: Sendable {
       switch self {
       case .time where time > 0:
         let hour = time / 3_600_000
-        return (hour < 10 ? "0" : "") + "\(hour):00"
+        return (isFirst ? "\(date.day) \(date.monthName) " : "")
+          + (hour < 10 ? "0" : "") + "\(hour):00"
       case .time:
         return "\(date.day) \(date.monthName)" + (isFirst ? " \(date.year)" : "")
       case .months(let months) where months.isMultiple(of: 12): return "\(date.year)"
@@ -231,16 +232,35 @@ struct CalendarTicks: Sendable {
 }
 
 extension ChartTick {
-  /// Marks at shares of an axis: outer labels stay inside, also on a phone, which hides every other
-  /// one if they are close.
-  static func across(_ marks: [(share: Double, label: String)]) -> [ChartTick] {
-    // On a phone the first label, which has the year, takes up to 28% of the axis.
-    let areClose = marks.count > 1 && marks[1].share - marks[0].share < 0.35
-    return marks.enumerated().map { index, mark in
-      let anchor = mark.share < 0.15 ? "start" : mark.share > 0.85 ? "end" : "middle"
+  /// The least width of a plot on a screen of 1,280 pixels (two are side by side) and of 390.
+  private static let (wide, narrow) = (400.0, 260.0)
+  /// Of a character, on average.
+  private static let letterWidth = 6.2
+  private static let gap = 6.0
+
+  /// Marks at shares of an axis: a label is centred where it fits, and hidden on a phone where it
+  /// would cover the one before.
+  ///
+  /// - Parameter room: What labels may use beside the plot, in pixels.
+  static func across(
+    _ marks: [(share: Double, label: String)], room: (left: Double, right: Double) = (0, 0)
+  ) -> [ChartTick] {
+    func extent(_ mark: (share: Double, label: String), in width: Double)
+      -> (anchor: String, start: Double, end: Double)
+    {
+      let (x, length) = (mark.share * width, Double(mark.label.count) * letterWidth)
+      if x - length / 2 < -room.left { return ("start", x, x + length) }
+      if x + length / 2 > width + room.right { return ("end", x - length, x) }
+      return ("middle", x - length / 2, x + length / 2)
+    }
+    var last = -Double.infinity
+    return marks.map { mark in
+      let phone = extent(mark, in: narrow)
+      let isCovered = phone.start < last
+      if !isCovered, !mark.label.isEmpty { last = phone.end + gap }
       return ChartTick(
-        position: Coordinate.text(mark.share * 100), label: mark.label, anchor: anchor,
-        isMinor: areClose && !index.isMultiple(of: 2))
+        position: Coordinate.text(mark.share * 100), label: mark.label,
+        anchor: extent(mark, in: wide).anchor, narrowAnchor: phone.anchor, isMinor: isCovered)
     }
   }
 }

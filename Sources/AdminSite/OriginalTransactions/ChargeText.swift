@@ -102,12 +102,37 @@ enum Price {
 extension ChargeReport {
   /// The reason for the owner, who is named with a link unless the page is about that account.
   func reason(on account: AccountKey?) -> [TextPiece] {
-    let because = because.withTimesForPeople
+    let because = becauseForPeople
     guard let owner = ownerAccountID, recorded.decision.owner != account else {
-      return [(because, nil)]
+      return previousCharge.flatMap { because.linking($0, in: $0.label) } ?? [(because, nil)]
     }
     let link = PageLink.account(owner)
-    return because.linking(link, in: "“\(owner)”") ?? [(owner, link.href), (" · \(because)", nil)]
+    let pieces =
+      because.linking(link, in: "“\(owner)”") ?? [(owner, link.href), (" · \(because)", nil)]
+    return pieces.flatMap { piece in
+      piece.href == nil
+        ? previousCharge.flatMap { piece.text.linking($0, in: $0.label) } ?? [piece] : [piece]
+    }
+  }
+
+  /// The reason with times for people and, instead of its transaction, the date of the charge before.
+  private var becauseForPeople: String {
+    let because = because.withTimesForPeople
+    guard let previousCharge, let id = recorded.decision.renewal.previous?.transactionID.rawValue
+    else { return because }
+    // Not within an account's ID.
+    return because.replacing(
+      /“[^”]*”|(the previous charge, transaction [^ .;,]+,?)|(transaction [^ .;,]+)/
+    ) { match in
+      (match.1 ?? match.2).map { $0.contains(" \(id)") } ?? false
+        ? previousCharge.label : String(match.0)
+    }
+  }
+
+  private var previousCharge: PageLink? {
+    recorded.decision.renewal.previous.flatMap { id in
+      previousDate.map { PageLink(label: "the charge of \($0.dayName)", href: id.href) }
+    }
   }
 
   /// For example `Transfer subscription`.
@@ -125,7 +150,7 @@ extension ChargeReport {
       Property("Charged", charge.date), Property("Price", Price.text(of: self)),
       Property(
         "Owner", ownerAccountID ?? "unclaimed", href: ownerAccountID.map { AdminURL.account($0) }),
-      Property("Decision", because.withTimesForPeople),
+      Property("Decision", becauseForPeople),
     ]
   }
 }
@@ -193,10 +218,11 @@ struct SourceText: Sendable {
         return stated.text == recorded.text ? nil : stated
       },
       evidenceDate: entry.content.evidenceDate,
-      line: entry.line, chargeID: entry.content.transactionID?.rawValue,
-      rank: isReversal ? FactRow.revocationRank : entry.content.rank,
-      isRenewal: entry.content.isRenewal, move: event.move.map { "from \($0.from) to \($0.to)" },
-      story: event.story(isReversal: isReversal))
+      line: entry.line, transactionID: entry.content.transactionID?.rawValue,
+      meaning: isReversal ? .revocation : entry.content.meaning,
+      story: event.story(isReversal: isReversal), isReversal: isReversal,
+      isRoutine: entry.content.isRoutine, change: entry.content.change,
+      move: event.move.map { "from \($0.from) to \($0.to)" })
   }
 
   /// The administrator action that caused an entry.

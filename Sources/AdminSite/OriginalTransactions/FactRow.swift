@@ -28,178 +28,330 @@ struct FactRow: Sendable {
   /// The same to the millisecond, for whatever Apple stated.
   var evidenceDate: Timestamp?
 
-  /// The original transaction and the charge that it is about, if any.
+  /// The original transaction and the transaction that it is about, if any.
   var line: OriginalTransactionKey?
-  var chargeID: String?
-  /// Among rows about one charge at one moment, the highest is shown.
-  var rank = 0
-  /// Whether it says no more than that a subscription was renewed; receipts don't tell renewals.
-  var isRenewal = false
+  var transactionID: String?
+  var meaning = Meaning.detail
+  /// The sentence in the customer's words, for example `monthly was refunded`.
+  var story: String?
+  /// Whether Apple reversed a refund.
+  var isReversal = false
+  /// Whether it is an auto-renew status that every renewal has.
+  var isRoutine = false
+  var change: OwnershipChange?
   /// The owners before and after a change, for example `from nils to mona`.
   var move: String?
-  /// What happened in the customer's words, for example `Renewal of monthly on 2 Feb 2026`.
-  var story: String?
-  /// Whether the sentence is the story, with the entitlements that began and ended.
-  var isStory = false
-  /// That an entitlement began or ended with it, as in `Access to “pro” ended.`.
-  var access: String?
+  /// The entitlement that began or ended with it.
+  var access: (entitlement: String, began: Bool)?
   /// The original transaction, unless the page is about it.
   var lineLink: PageLink?
-  /// The rows about the charge at this moment, without this one unless it tells the story.
+
+  /// Whether the sentence is in the customer's words, and the parts have this row's own, too.
+  var isStory = false
+  /// The other rows about the charge at this moment, and later ones that changed nothing.
   var parts: [FactRow] = []
   var partsTitle: String?
-  /// Earlier renewals of the original transaction with no other row between.
+  /// Earlier charges of the original transaction with no other row between.
   var earlier: [FactRow] = []
   var earlierTitle: String?
-
-  /// Whether it reports a transaction that an earlier row has.
-  var isRepeat = false
   /// Whether it is a part of an earlier row.
   var isLater = false
+  /// The charge that it tells of and who got it, if nothing else happened.
+  var run: (isRenewal: Bool, owner: String)?
 
-  /// The values of ``rank`` by what a row is about.
-  static let (repeatRank, statusRank, decisionRank, transactionRank, endRank) = (1, 2, 3, 4, 5)
-  /// A change of owner, or an administrator's action: the cause of the end of an entitlement.
-  static let ownerRank = 6
-  /// A refund, its reversal or an upgrade.
-  static let revocationRank = 7
+  /// What a row means for the customer.
+  ///
+  /// Among those about one charge at one moment the highest is shown.
+  enum Meaning: Int, Sendable {
+    /// Nothing, as another report of what is known.
+    case detail
+    case access
+    case status
+    /// The charge's first owner.
+    case decision
+    case charge
+    /// A change of owner, or an administrator's action.
+    case owner
+    /// A refund, its reversal or an upgrade.
+    case revocation
+  }
 }
 
-extension FactRow {
+/// The charges that a history is about, by each transaction that reports them.
+struct HistoryCharges: Sendable {
+  struct Report: Sendable {
+    let charge: Charge
+    let recorded: OriginalTransaction.RecordedDecision
+    /// For example `Renewal of monthly on 2 Feb 2026: 9.99 USD, until 2 Mar 2026`.
+    let text: String
+    let isRenewal: Bool
+    /// The first recording of the charge, and of this transaction.
+    let chargeRecordedAt: Moment
+    let recordedAt: Moment
+    /// Whether all charges of the original transaction have had one owner.
+    let hasOneOwner: Bool
+
+    var name: String { "\(charge.productID) of \(charge.date.dayName)" }
+
+    /// The owner after a recording.
+    fileprivate func owner(at moment: Moment) -> AccountKey? {
+      recorded.losses.first { Moment($0.at).iso > moment.iso }?.account ?? recorded.decision.owner
+    }
+  }
+
+  private let account: AccountKey?
+  private let name: @Sendable (AccountKey) -> String
+  private var reports: [OriginalTransactionKey: [String: Report]] = [:]
+
+  /// - Parameter account: The account that the page is about, if it is.
+  init(
+    of originals: some Sequence<RecordedOriginalTransaction>, for account: AccountKey? = nil,
+    name: @escaping @Sendable (AccountKey) -> String
+  ) {
+    (self.account, self.name) = (account, name)
+    for original in originals {
+      let decisions = original.line.decisions.values
+      let owners = Set(
+        decisions.map(\.decision.owner) + decisions.flatMap { $0.losses.map(\.account) })
+      for charge in original.rule.charges {
+        guard let recorded = original.line.decisions[charge.id],
+          let named = original.line.history[charge.id]
+        else { continue }
+        let isRenewal = recorded.decision.isAutomaticRenewal(charge.kind)
+        for key in charge.transactions {
+          guard let transaction = original.line.history[key] else { continue }
+          reports[key.line, default: [:]][key.transactionID.rawValue] = Report(
+            charge: charge, recorded: recorded, text: named.inWords(isRenewal: isRenewal),
+            isRenewal: isRenewal, chargeRecordedAt: Moment(named.recorded.at),
+            recordedAt: Moment(transaction.recorded.at), hasOneOwner: owners.count == 1)
+        }
+      }
+    }
+  }
+
+  fileprivate func report(_ row: FactRow) -> Report? {
+    row.line.flatMap { line in row.transactionID.flatMap { reports[line]?[$0] } }
+  }
+
   /// The row, beginning with the charge that a decision is about: the reason names only the one
   /// before.
-  func naming(_ content: LedgerItem.Content, charged dates: [Charge.ID: Timestamp]) -> FactRow {
-    guard case .ownership(let change) = content else { return self }
-    var row = self
-    let name =
-      "\(change.charge.productID)" + (dates[change.charge].map { " of \($0.dayName)" } ?? "")
-    if change.action == .corrected, let move {
-      row.story = "\(name) moved \(move): late evidence from Apple showed whose it is"
-    } else if change.previousOwner == nil, change.action != .placed {
-      // Without “Decided.” or “Claimed.”.
-      let reason = row.sentence[0].text.dropLast().split(separator: ". ", maxSplits: 1).last ?? ""
-      row.story = "\(name): \(reason)"
-    }
+  fileprivate func named(_ row: FactRow) -> FactRow {
+    guard let change = row.change else { return row }
+    var row = row
+    let name = report(row)?.name ?? change.charge.productID.rawValue
     row.sentence.insert(("\(name): ", nil), at: 0)
+    if change.action == .placed { return row }
+    if let move = row.move {
+      row.story =
+        "\(name) moved \(move)"
+        + (change.action == .corrected ? ": late evidence from Apple showed whose it is" : "")
+    } else if let owner = change.decision.owner, change.changesOwner {
+      row.story =
+        "\(name) \(change.action == .claimed ? "was claimed by" : "went to") \(self.name(owner))"
+    }
     return row
   }
 
-  /// Whether it has nothing but what an earlier row has, and nothing folded below it.
-  fileprivate func isRepeat(of earlier: FactRow) -> Bool {
-    isRepeat && self.earlier.isEmpty && line == earlier.line && chargeID == earlier.chargeID
+  /// Who got a charge and who has it now, unless that is the account of the page.
+  fileprivate func owner(of report: Report, in group: [FactRow]) -> String {
+    if account == nil, report.hasOneOwner { return "" }
+    let now = report.recorded.decision.owner
+    let then =
+      group.lazy.compactMap(\.change).first.map(\.decision.owner) ?? report.owner(at: group[0].at)
+    let first =
+      then.map { $0 == account ? "" : "; it went to \(name($0))" } ?? "; it was unclaimed"
+    return now == then || now == account && account != nil
+      ? first : first + (now.map { " (now \(name($0))'s)" } ?? " (released since)")
   }
+}
 
-  fileprivate var asLater: FactRow {
-    var row = self
-    row.isLater = true
-    return row
-  }
-
-  /// Whether it is folded below a later one: both are renewals, or one message said the same of
-  /// both charges.
-  fileprivate func isAlike(_ later: FactRow) -> Bool {
-    guard line != nil, line == later.line else { return false }
-    return isRenewal && later.isRenewal
-      || at.iso == later.at.iso && rank > 0 && rank == later.rank
+extension StoreTransaction {
+  fileprivate func inWords(isRenewal: Bool) -> String {
+    let noun =
+      switch (periodType, kind) {
+      case (.trial, _): "Trial"
+      case _ where isRenewal: "Renewal"
+      case (_, .purchase): "Purchase"
+      case _: "Charge"
+      }
+    let price =
+      ownershipType == .familyShared
+      ? nil
+      : priceMilliunits.flatMap { amount in
+        currency.map { Price.text(amount, currency: $0) }
+      }
+    let details = [price, expiresDate.map { "until \($0.value.dayName)" }].compactMap(\.self)
+    return "\(noun) of \(key.productID) on \(chargedAt.dayName)"
+      + (details.isEmpty ? "" : ": \(details.joined(separator: ", "))")
   }
 }
 
 extension [FactRow] {
-  /// The rows, latest first, with those about one charge at one moment as one, and a run of
-  /// renewals below the latest.
-  var folded: [FactRow] {
-    var groups: [[FactRow]] = []
-    for row in self {
-      let place = groups.indices.reversed().prefix { groups[$0][0].at.iso == row.at.iso }
-        .first { groups[$0].isAboutCharge(of: row) }
-      if let place { groups[place].append(row) } else { groups.append([row]) }
-    }
+  /// The rows, latest first, with those about one charge at one moment as one, what changed nothing
+  /// below the charge's earlier row, and a run of renewals below the latest.
+  func folded(_ charges: HistoryCharges) -> [FactRow] {
     var rows: [FactRow] = []
-    for group in groups.withMovesTogether {
-      let moves = group.compactMap(\.move)
-      if moves.count > 1, var row = group.first(where: { $0.move != nil }) {
-        let sentences = moves.withoutRepetition.map { move in
-          "\(Count.text(moves.count { $0 == move }, "charge")) moved \(move)."
+    // The charge's row, and whether the latest of them says that it is refunded or upgraded.
+    var homes: [Charge.ID: (row: Int, isRevoked: Bool)] = [:]
+    for group in grouped(charges).reversed() {
+      let charge = group.lazy.compactMap(charges.report).first?.charge.id
+      let known = charge.flatMap { homes[$0] }
+      let (row, meaning) = group.told(charges, isRevoked: known?.isRevoked ?? false)
+      if meaning == .detail, let known {
+        rows[known.row].parts += group.map { row in
+          var row = row
+          row.isLater = true
+          return row
         }
-        row.sentence = [(sentences.joined(separator: " "), nil)]
-        (row.parts, row.partsTitle) = (group, Count.text(group.count, "detail"))
-        row.rank = 0
-        rows.append(row)
         continue
       }
-      // A new charge comes with a decision.
-      let isNew = group.contains { $0.rank == FactRow.decisionRank }
-      let ranks = group.map {
-        $0.rank == FactRow.transactionRank && !isNew ? FactRow.repeatRank : $0.rank
+      if let charge {
+        homes[charge] = (
+          known?.row ?? rows.count,
+          meaning == .revocation ? !row.isReversal : known?.isRevoked ?? false
+        )
       }
-      let first = ranks.indices.max { ranks[$0] < ranks[$1] } ?? 0
-      var row = group[first]
-      row.parts = group.indices.filter { $0 != first }.map { group[$0] }
-      let access = row.parts.compactMap(\.access).withoutRepetition
-      if row.rank == FactRow.revocationRank, let date = row.evidenceDate,
-        group.contains(where: {
-          $0.rank == FactRow.transactionRank && ($0.evidenceDate ?? date) > date
-        })
-      {
-        row.story = row.story.map { "\($0); Apple had reversed it when that was reported" }
-      }
-      row.isStory = row.story != nil || !access.isEmpty && row.rank != FactRow.endRank
-      if row.isStory {
-        row.parts = group
-        row.parts[first].anchor = nil
-      }
-      row.isRepeat = ranks[first] == FactRow.repeatRank && access.isEmpty
-      if row.rank == FactRow.transactionRank {
-        // The latest report says most, such as the price.
-        for later in rows.indices.reversed() where rows[later].isRepeat(of: row) {
-          row.story = rows[later].story
-          row.parts += rows.remove(at: later).parts.map { $0.asLater }
-        }
-      }
-      if row.isStory {
-        row.sentence =
-          (row.story.map { [("\($0).", nil)] } ?? row.sentence) + access.map { (" \($0)", nil) }
-      }
+      rows.append(row)
+    }
+    return rows.reversed().reduce(into: []) { runs, row in
+      var row = row
       if !row.parts.isEmpty { row.partsTitle = Count.text(row.parts.count, "detail") }
-      row.isRenewal = group.allSatisfy(\.isRenewal) && group.contains { $0.chargeID != nil }
-      guard let last = rows.last, row.isAlike(last) else {
-        rows.append(row)
-        continue
-      }
-      rows[rows.count - 1].earlier.append(row)
-      rows[rows.count - 1].earlierTitle =
+      guard let last = runs.last, row.continues(last) else { return runs.append(row) }
+      runs[runs.count - 1].earlier.append(row)
+      runs[runs.count - 1].earlierTitle =
         Count.text(last.earlier.count + 1, "earlier charge")
         + (row.at.iso == last.at.iso ? "" : " since \(row.at.text.prefix { $0 != "," })")
     }
-    return rows
   }
 
-  /// Whether a row of the same moment is about the same charge as these, or about their original
-  /// transaction as a whole.
-  private func isAboutCharge(of row: FactRow) -> Bool {
-    guard self[0].line == row.line else { return false }
-    let chargeID = lazy.compactMap(\.chargeID).first
-    return chargeID == nil || row.chargeID == nil || chargeID == row.chargeID
-  }
-}
-
-extension [[FactRow]] {
-  /// With all groups about an original transaction at one moment as one if several of its charges
-  /// moved.
-  fileprivate var withMovesTogether: [[FactRow]] {
-    func recording(_ group: [FactRow]) -> String? {
-      group[0].line.map { "\($0) \(group[0].at.iso)" }
+  /// The rows about each charge at each moment, and those about an original transaction at a moment
+  /// at which several of its charges moved.
+  private func grouped(_ charges: HistoryCharges) -> [[FactRow]] {
+    var groups: [[FactRow]] = []
+    for row in lazy.map(charges.named) {
+      let place = groups.indices.reversed().prefix { groups[$0][0].at.iso == row.at.iso }
+        .first { groups[$0].isAboutCharge(of: row, charges) }
+      if let place { groups[place].append(row) } else { groups.append([row]) }
     }
-    let moves = Dictionary(grouping: filter { $0.contains { $0.move != nil } }, by: recording)
-    return reduce(into: []) { groups, group in
-      let key = recording(group)
-      let isTogether = key != nil && (moves[key]?.count ?? 0) > 1
-      if isTogether, let place = groups.lastIndex(where: { recording($0) == key }) {
-        groups[place] += group
+    return groups.reduce(into: []) { groups, group in
+      let together = groups.indices.reversed().prefix { groups[$0][0].at.iso == group[0].at.iso }
+        .first { groups[$0].hasMoved && groups[$0][0].line == group[0].line }
+      if let together, group.hasMoved {
+        groups[together] += group
       } else {
         groups.append(group)
       }
     }
+  }
+
+  private var hasMoved: Bool { contains { $0.move != nil } }
+
+  /// Whether a row of the same moment is about the same charge as these, or about their original
+  /// transaction as a whole.
+  private func isAboutCharge(of row: FactRow, _ charges: HistoryCharges) -> Bool {
+    let other = first { $0.transactionID != nil }
+    if let other, row.transactionID != nil {
+      guard let report = charges.report(row), let known = charges.report(other) else {
+        return other.line == row.line && other.transactionID == row.transactionID
+      }
+      return report.charge.id == known.charge.id
+    }
+    return self[0].line == row.line
+  }
+
+  /// One row for what happened to a charge at a moment, and what that means.
+  ///
+  /// - Parameter isRevoked: Whether an earlier row says that the charge was refunded or upgraded.
+  private func told(_ charges: HistoryCharges, isRevoked: Bool) -> (FactRow, FactRow.Meaning) {
+    let report = lazy.compactMap(charges.report).first
+    let isNew = report.map { $0.chargeRecordedAt.iso == self[0].at.iso } ?? false
+    let moved = isNew ? nil : first { $0.isMoveByApple(charges) }
+    func meaning(_ row: FactRow) -> FactRow.Meaning {
+      switch row.meaning {
+      case .charge where report != nil && !isNew && moved == nil: .detail
+      case .revocation where isRevoked && !row.isReversal: .detail
+      // An import places what it records.
+      case .owner where isNew && row.change?.previousOwner == nil: .decision
+      case let meaning: meaning
+      }
+    }
+    let meanings = map(meaning)
+    let first = meanings.indices.max { meanings[$0].rawValue < meanings[$1].rawValue } ?? 0
+    var row = self[first]
+    let owner = report.map { isNew ? charges.owner(of: $0, in: self) : "" } ?? ""
+    let began = accessInWords(began: true)
+    let ended = accessInWords(began: false)
+    let moves = compactMap(\.move)
+    var story: String? =
+      switch meanings[first] {
+      case _ where moves.count > 1:
+        moves.withoutRepetition.map { move in
+          "\(Count.text(moves.count { $0 == move }, "charge")) moved \(move)"
+        }.joined(separator: ". ")
+      case .revocation, .owner: row.story
+      case _ where isNew: report.map { $0.text + owner }
+      case .charge:
+        moved.flatMap { row in
+          report.flatMap { report in
+            row.line.map {
+              "Apple moved \(report.charge.productID), charged \(report.charge.date.dayName), to "
+                + "original transaction \($0.originalTransactionID)"
+            }
+          }
+        }
+      case .access: nil
+      case .detail, .status, .decision: row.story
+      }
+    if meanings[first] == .revocation, let date = row.evidenceDate,
+      contains(where: { $0.meaning == .charge && ($0.evidenceDate ?? date) > date })
+    {
+      story = story.map { "\($0); Apple had reversed it when that was reported" }
+    }
+    let access = [began, ended].compactMap(\.self)
+    if meanings[first] == .access, compactMap(\.access).count == 1 {
+      // Its own sentence has the end of access, too.
+      row.parts = enumerated().filter { $0.offset != first }.map(\.element)
+    } else if story != nil || !access.isEmpty {
+      row.sentence =
+        story.map { [("\($0).", nil)] } ?? (meanings[first] == .access ? [] : row.sentence)
+      if !row.sentence.isEmpty, !access.isEmpty { row.sentence.append((" ", nil)) }
+      if !access.isEmpty { row.sentence.append((access.joined(separator: " "), nil)) }
+      (row.isStory, row.parts) = (true, self)
+      row.parts[first].anchor = nil
+    } else {
+      row.parts = enumerated().filter { $0.offset != first }.map(\.element)
+    }
+    if isNew, access.isEmpty, meanings[first].rawValue <= FactRow.Meaning.charge.rawValue,
+      allSatisfy({ $0.meaning != .status || $0.isRoutine })
+    {
+      row.run = report.map { ($0.isRenewal, owner) }
+    }
+    return (row, meanings[first] == .detail && isNew ? .charge : meanings[first])
+  }
+
+  /// The entitlements that began or ended, as in `Access to “premium” and “pro” ended.`.
+  private func accessInWords(began: Bool) -> String? {
+    let names = Set(compactMap(\.access).filter { $0.began == began }.map(\.entitlement)).sorted()
+      .map { "“\($0)”" }
+    guard let last = names.last else { return nil }
+    let list =
+      names.count > 1 ? "\(names.dropLast().joined(separator: ", ")) and \(last)" : last
+    return "Access to \(list) \(began ? "began" : "ended")."
+  }
+}
+
+extension FactRow {
+  /// Whether it is folded below a later one: both are renewals, or charges first reported at once.
+  fileprivate func continues(_ later: FactRow) -> Bool {
+    guard line != nil, line == later.line, let run, let other = later.run, run.owner == other.owner
+    else { return false }
+    return run.isRenewal && other.isRenewal || at.iso == later.at.iso
+  }
+
+  /// Whether Apple reported a charge for the first time under another original transaction.
+  fileprivate func isMoveByApple(_ charges: HistoryCharges) -> Bool {
+    guard meaning == .charge, let report = charges.report(self) else { return false }
+    return line != report.charge.id.line && report.recordedAt.iso == at.iso
   }
 }
 
@@ -223,30 +375,14 @@ extension ChargeEvent {
 }
 
 extension TransactionRecord {
-  fileprivate func story(isReversal: Bool) -> String {
-    let (product, day) = (key.productID, chargedAt.dayName)
-    let name = "\(product), charged \(day),"
+  /// What a refund, its reversal or an upgrade is called; nil for any other report.
+  fileprivate func story(isReversal: Bool) -> String? {
+    let name = "\(key.productID), charged \(chargedAt.dayName),"
     if isReversal { return "The refund of \(name) was reversed" }
     if let revocation = revocation.revocation {
       return "\(name) \(revocation.isRefund ? "was refunded" : "is no longer shared")"
     }
-    if isUpgraded { return "\(name) was replaced by an upgrade" }
-    let noun =
-      switch (periodType, kind) {
-      case (.trial, _): "Trial"
-      case (_, .renewal): "Renewal"
-      case (_, .purchase): "Purchase"
-      case (_, .unknown): "Charge"
-      }
-    let price =
-      ownershipType == .familyShared
-      ? nil
-      : priceMilliunits.flatMap { amount in
-        currency.map { Price.text(amount, currency: $0) }
-      }
-    let details = [price, expiresDate.map { "until \($0.dayName)" }].compactMap(\.self)
-    return "\(noun) of \(product) on \(day)"
-      + (details.isEmpty ? "" : ": \(details.joined(separator: ", "))")
+    return isUpgraded ? "\(name) was replaced by an upgrade" : nil
   }
 }
 
@@ -261,48 +397,43 @@ extension LedgerItem.Content {
     }
   }
 
-  /// See ``FactRow/rank``.
-  var rank: Int {
+  /// See ``FactRow/meaning``.
+  var meaning: FactRow.Meaning {
     switch self {
-    case .ownership(let change):
-      [.corrected, .placed].contains(change.action) ? FactRow.ownerRank : FactRow.decisionRank
+    case .ownership(let change) where change.action == .placed: .owner
+    case .ownership(let change) where !change.changesOwner: .detail
+    case .ownership(let change): change.previousOwner == nil ? .decision : .owner
     case .evidence(.transaction(let record)):
-      record.revocation.revocation != nil || record.isUpgraded
-        ? FactRow.revocationRank : FactRow.transactionRank
-    case .evidence, .action: 0
+      record.revocation.revocation != nil || record.isUpgraded ? .revocation : .charge
+    case .evidence(.renewalStatus): .status
+    case .evidence, .action: .detail
     }
   }
 
-  /// See ``FactRow/isRenewal``.
-  var isRenewal: Bool {
-    switch self {
-    case .evidence(.transaction(let record)):
-      record.kind != .purchase && record.revocation.revocation == nil && !record.isUpgraded
-    case .evidence(.renewalStatus(let status, _)):
+  /// See ``FactRow/isRoutine``.
+  var isRoutine: Bool {
+    if case .evidence(.renewalStatus(let status, _)) = self {
       status.autoRenews != false && [nil, .undisturbed].contains(status.phase)
-    case .evidence(.link): false
-    case .action(.claim): true
-    case .action: false
-    case .ownership(let change):
-      [.decided, .claimed].contains(change.action) && change.previousOwner == nil
-        && change.decision.rule == .activelyAutoRenewing
+    } else {
+      false
     }
+  }
+
+  /// See ``FactRow/change``.
+  var change: OwnershipChange? {
+    if case .ownership(let change) = self { change } else { nil }
   }
 }
 
 extension LedgerEvent.Kind {
-  /// See ``FactRow/rank``.
-  var rank: Int {
+  /// See ``FactRow/meaning``.
+  var meaning: FactRow.Meaning {
     switch self {
-    case .transactionRevoked, .entitlementExpired, .entitlementRevoked: FactRow.endRank
-    case .transactionRecorded, .renewalStatusChanged, .inGracePeriod, .inBillingRetry, .recovered:
-      FactRow.statusRank
-    default: 0
+    case .entitlementGranted, .entitlementExpired, .entitlementRevoked: .access
+    case .transactionRecorded, .ownerDecided, .transactionClaimed, .ownerCorrected,
+      .entitlementExtended:
+      .detail
+    default: .status
     }
-  }
-
-  /// See ``FactRow/isRenewal``.
-  var isRenewal: Bool {
-    [.transactionRecorded, .ownerDecided, .entitlementExtended].contains(self)
   }
 }

@@ -32,7 +32,7 @@ struct OriginalTransactionPageController: Controller {
     var frame = try await pages.frame(state.title, context)
     frame.searchText = id.rawValue
     frame.badges = state.badges
-    let owners = TimelineOwners(of: original.rule)
+    let owners = TimelineOwners(of: original)
     let others = environments.filter { $0 != environment }.map { other in
       Property("Also in", other.rawValue, href: OriginalTransactionKey(other, id).href)
     }
@@ -66,7 +66,7 @@ struct OriginalTransactionPageController: Controller {
             TimelineChart(of: line, in: original, facts: facts, catalogue: catalogue, at: now))),
         charges: Array(cards.prefix(shown)), earlierCharges: Array(cards.dropFirst(shown)),
         earlierTitle: Self.title(of: reports.dropFirst(shown).map(\.charge)),
-        facts: facts.rows.folded
+        facts: facts.rows.folded(HistoryCharges(of: [original], name: facts.name))
       ), "original-transaction")
   }
 
@@ -208,14 +208,10 @@ struct OriginalTransactionFacts: Sendable {
   let events: [ChargeEvent]
   let names: [AccountKey: String]
   let sources: SourceText
-  private let chargeDates: [Charge.ID: Timestamp]
   /// Latest first.
   private let writeBacks: [WriteBack]
 
   init(of original: RecordedOriginalTransaction, in ledger: Ledger) async throws {
-    chargeDates = Dictionary(
-      original.rule.charges.map { ($0.id, $0.date) }
-    ) { first, _ in first }
     writeBacks = try await ledger.writeBacks.writeBacks(
       of: original.line.heads.keys.sorted(), limit: Self.mostWriteBacks)
     (events, names) = try await ledger.ownership.events(
@@ -231,7 +227,6 @@ struct OriginalTransactionFacts: Sendable {
       (
         at: $0.item.recordedAt,
         row: sources.fact($0, anchor: Self.anchor($0.item))
-          .naming($0.item.content, charged: chargeDates)
       )
     } + writeBacks.map { (at: $0.sentAt, row: FactRow($0, name: name)) })
     .latestFirst { $0.at }.map { $0.row }

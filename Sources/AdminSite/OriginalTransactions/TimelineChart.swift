@@ -9,7 +9,7 @@ struct TimelineChart: Sendable {
   var periods: [Period]
   var bindings: [Binding]
   /// The times in which accounts owned charges that were then found to be others'.
-  var former: [TimelineLayout.Span] = []
+  var former: [(from: Timestamp, until: Timestamp, owner: Int, text: String)] = []
   var troubles: [TimelineLayout.Span] = []
   /// The times with auto-renew on.
   var renewing: [(from: Timestamp, until: Timestamp)] = []
@@ -48,23 +48,23 @@ extension TimelineLayout {
   init(_ life: TimelineChart) {
     let (begin, end, margin) = life.periods.extent(
       at: life.now, showing: (life.messages.map(\.at) + life.troubles.map(\.until)).max())
+    let last = life.periods.contains(where: \.isOpen) ? .max : end
     self.init(
       id: "life", title: "Timeline of original transaction \(life.originalTransactionID)",
       description: life.description, from: begin - margin, until: end + margin, now: life.now,
       lanes: [
-        Lane(label: "Product", height: 16, spans: life.productSpans(until: end)),
+        Lane(label: "Product", height: 16, spans: life.productSpans(until: last)),
         Lane(
-          label: "Owner", height: 18, spans: life.bindingSpans(until: end),
+          label: "Owner", height: 18, spans: life.bindingSpans(until: last),
           marks: life.moves.map { Mark(at: $0.at, symbol: .move, text: $0.text, offset: 23) }),
       ]
         + (life.former.isEmpty
-          ? [] : [Lane(label: "Former owner", height: 18, spans: life.former)])
+          ? [] : [Lane(label: "Former owner", height: 18, spans: life.formerSpans)])
         + [
           Lane(
             label: "Periods", height: 30,
             spans: life.periods.flatMap { period in
               period.spans(
-                until: end,
                 label: life.periods.count <= TimelineChart.mostLetters
                   ? TimelineOwner.letter(period.owner) : nil)
             } + life.troubles,
@@ -93,8 +93,10 @@ extension TimelineChart {
 
   fileprivate var description: String {
     "\(Count.text(periods.count, "charge")), \(periods.count { $0.refundedAt != nil }) refunded, "
-      + "\(Count.text(max(bindings.count - 1, 0), "owner change")). The lists below have the "
-      + "details."
+      + Count.text(max(bindings.count - 1, 0), "owner change")
+      + (former.isEmpty
+        ? "" : ", \(Count.text(Set(former.map(\.owner)).count, "former owner"))")
+      + ". The lists below have the details."
   }
 
   fileprivate var moves: ArraySlice<Binding> { bindings.dropFirst() }
@@ -128,30 +130,50 @@ extension TimelineChart {
     }
   }
 
+  fileprivate var formerSpans: [TimelineLayout.Span] {
+    former.map { time in
+      TimelineLayout.Span(
+        from: time.from, until: time.until,
+        classNames: "span-bound \(TimelineOwner.ownerClass(time.owner))",
+        label: "\(TimelineOwner.letter(time.owner)) \(name(time.owner))", text: time.text)
+    }
+  }
+
   private func name(_ owner: Int) -> String {
     owners.indices.contains(owner - 1) ? owners[owner - 1].name : "no account"
   }
 }
 
 extension [TimelineChart.Period] {
-  /// From the first period to the end of the last one, or to the present if one has no end, and the
-  /// room on both sides.
+  /// From the first period to the end of the last one, or beyond the present if one has no end, and
+  /// the room on both sides.
   ///
   /// - Parameter last: A later end, of what else is shown.
   func extent(at now: Timestamp, showing last: Timestamp? = nil)
     -> (begin: Timestamp, end: Timestamp, margin: Duration)
   {
     let begin = map(\.from).min() ?? now
-    let ends = map { $0.until ?? now } + [last].compactMap(\.self)
-    let end = ends.max() ?? now
+    // So that a period without an end is seen to go on.
+    let rest: Duration = max((now - begin) / 8, .days(1))
+    let open: Timestamp = now + rest
+    let ends: [Timestamp] = map { $0.until ?? ($0.isOpen ? open : now) }
+    let end = (ends + [last].compactMap(\.self)).max() ?? now
     return (begin, end, .milliseconds((end.milliseconds - begin.milliseconds) / 60))
   }
 }
 
+extension Timestamp {
+  fileprivate static let max = Timestamp(milliseconds: .max)
+}
+
 extension TimelineChart.Period {
+  fileprivate var isOpen: Bool { until == nil && endedAt == nil }
+
   /// The paid period, and the part of it that was revoked.
-  func spans(until last: Timestamp, label: String?) -> [TimelineLayout.Span] {
-    let end = max(until ?? last, from)
+  ///
+  /// One without an end lasts to the edge of the picture.
+  func spans(label: String?) -> [TimelineLayout.Span] {
+    let end = max(until ?? .max, from)
     let ended = max(min(endedAt ?? end, end), from)
     let span = TimelineLayout.Span(
       from: from, until: ended,
@@ -239,13 +261,13 @@ extension SubscriptionTimeline {
   }
 }
 
-/// The accounts of a timeline, numbered in order of appearance.
+/// The accounts of a timeline, numbered in order of appearance, those that lost all charges last.
 struct TimelineOwners: Sendable {
   private var numbers: [AccountKey: Int] = [:]
   private var charges: [(account: AccountKey, charges: [Charge])] = []
 
-  init(of rule: OwnershipRule) {
-    for (charge, decision) in zip(rule.charges, rule.decisions) {
+  init(of original: RecordedOriginalTransaction) {
+    for (charge, decision) in zip(original.rule.charges, original.rule.decisions) {
       guard let owner = decision.owner else { continue }
       if let number = numbers[owner] {
         charges[number - 1].charges.append(charge)
@@ -253,6 +275,11 @@ struct TimelineOwners: Sendable {
         charges.append((owner, [charge]))
         numbers[owner] = charges.count
       }
+    }
+    for loss in original.line.decisions.values.flatMap(\.losses).sorted(by: { $0.at < $1.at })
+    where numbers[loss.account] == nil {
+      charges.append((loss.account, []))
+      numbers[loss.account] = charges.count
     }
   }
 
@@ -268,8 +295,7 @@ struct TimelineOwners: Sendable {
       return TimelineOwner(
         ownerClass: TimelineOwner.ownerClass(number), letter: TimelineOwner.letter(number),
         name: name(account), href: AdminURL.account(name(account)),
-        note: [Count.text(charges.count, "charge"), time].compactMap(\.self)
-          .joined(separator: ", "))
+        note: time.map { "\(Count.text(charges.count, "charge")), \($0)" } ?? "former owner")
     }
   }
 }
@@ -279,7 +305,7 @@ extension TimelineChart {
     of line: OriginalTransactionKey, in original: RecordedOriginalTransaction,
     facts: OriginalTransactionFacts, catalogue: Catalogue, at now: Timestamp
   ) {
-    let owners = TimelineOwners(of: original.rule)
+    let owners = TimelineOwners(of: original)
     let timeline = SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue)
     let lost = original.line.decisions.flatMap { charge, recorded in
       recorded.losses.map { (charge: charge, recorded: recorded, lost: $0) }
@@ -309,11 +335,8 @@ extension TimelineChart {
         let text =
           "\(from.dayName) to \(loss.at.dayName): \(name(loss.account)) owned "
           + Count.text(charges.count, "charge")
-        return TimelineLayout.Span(
-          from: min(from, loss.at), until: loss.at,
-          classNames: "span-bound \(TimelineOwner.ownerClass(owners.number(loss.account)))",
-          label: name(loss.account), text: text)
-      }.sorted { ($0.from, $0.text) < ($1.from, $1.text) },
+        return (min(from, loss.at), loss.at, owners.number(loss.account), text)
+      }.sorted { ($0.0, $0.3) < ($1.0, $1.3) },
       troubles: timeline.troubles.map { $0.span }, renewing: timeline.renewing,
       switches: timeline.switches.map {
         (

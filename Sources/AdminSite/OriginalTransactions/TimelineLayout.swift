@@ -184,7 +184,10 @@ extension TimelinePicture {
     var span = span
     // Some 7 pixels per character and 5 on both sides.
     let room = percent / 100 * Double(width)
-    if let label = span.label, room < Double(7 * label.count + 10) { span.label = nil }
+    // Else an owner's letter.
+    span.label = span.label.flatMap { label in
+      [label, String(label.prefix { $0 != " " })].first { room >= Double(7 * $0.count + 10) }
+    }
     return (
       span, Coordinate.text(left), Coordinate.text(percent), top + span.inset, inner, inner / 2 + 4
     )

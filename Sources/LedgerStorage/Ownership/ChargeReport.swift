@@ -9,6 +9,8 @@ package struct ChargeReport: Sendable {
   package let product: Product?
   package let recorded: OriginalTransaction.RecordedDecision
   package let ownerAccountID: String?
+  /// The date of the charge before, by which the owner was decided; nil without one.
+  package let previousDate: Timestamp?
   /// One sentence that explains the ownership.
   package var because: String
   package let orderID: UUID?
@@ -32,6 +34,8 @@ package struct ChargeReport: Sendable {
     productType = charge.type(in: catalogue)
     product = catalogue.product(charge.productID, at: charge.date)
     ownerAccountID = recorded.decision.owner.map { original.names[$0] ?? "erased" }
+    previousDate = recorded.decision.renewal.previous
+      .flatMap { original.charge(of: $0)?.charge.date }
     because = original.explanation(of: recorded.decision)
     orderID = original.orders[charge.id]
     deliveredAt = original.deliveries[charge.id]

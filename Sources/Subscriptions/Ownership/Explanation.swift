@@ -31,6 +31,9 @@ package struct Explanation {
     case .submitter where decision.renewal.reason == .released:
       return "An administrator released it, and \(owner) was the next to submit it."
     case .submitter: return "\(subject) submitted it first; \(notRenewing)."
+    case .appAccountToken
+    where !decision.isProvisional && decision.renewal.reason == .notASubscription:
+      return "It was bought with the token issued to \(owner)."
     case .appAccountToken where !decision.isProvisional:
       return "It was bought with the token issued to \(owner); \(notRenewing)."
     case .appAccountToken:
