@@ -158,20 +158,12 @@ struct AccountCharges: Sendable {
   /// The related charges that the account does not own, in three sections.
   func sections(_ causes: AccessCauses, at now: Timestamp) -> [some Sendable] {
     [
-      (
-        title: "Moved to another account",
-        lead: "Charges that this account owned. The present owner and the reason are shown with "
-          + "each.",
-        list: moved
-      ),
-      (
-        title: "Submitted here, owned by another account", lead: "The reason is shown with each.",
-        list: claimed
-      ),
+      (title: "Moved to another account", lead: nil as String?, list: moved),
+      (title: "Submitted here, owned by another account", lead: nil, list: claimed),
       (
         title: "Unclaimed charges",
-        lead: "Unowned charges of original transactions that this account owned or submitted. They "
-          + "grant no access until an app submits them or an administrator assigns them.",
+        lead: "Of original transactions that this account owned or submitted. They grant no access "
+          + "until an app submits them or an administrator assigns them.",
         list: unclaimed
       ),
     ].filter { !$0.list.all.isEmpty }.map {
@@ -214,10 +206,9 @@ struct AccountCharges: Sendable {
       transactionID: charge.id.transactionID.rawValue, href: charge.id.href,
       productID: charge.productID.rawValue, chargedAt: Moment(charge.date),
       until: shown.end.map(Moment.init), price: Price.text(of: report),
-      badges: [
-        Badge(charge, end: shown.end, at: now),
-        charge.id.line.environment == .sandbox ? .sandbox : nil, ownerOverride?.badge,
-      ].compactMap(\.self),
+      badges: Badge.states(of: report, end: shown.end, at: now)
+        + [charge.id.line.environment == .sandbox ? .sandbox : nil, ownerOverride?.badge]
+        .compactMap(\.self),
       move: isSaid && isReleased ? [] : move?.pieces ?? [],
       because: isSaid && !isReleased ? [] : report.reason(on: account.key),
       // The administrator who assigned or released it.

@@ -269,8 +269,13 @@ extension Submission {
   func outcomeInWords(_ decided: SubmissionOutcome?) -> String {
     switch status {
     case .verified:
-      let inWhat = environment == .sandbox ? " in the sandbox." : "."
-      return ["verified by Apple\(inWhat)", decided?.inWords].compactMap(\.self)
+      let inWhat = environment == .sandbox ? " in the sandbox" : ""
+      // Usually at once.
+      let wait = decidedAt.map { $0 - receivedAt }.flatMap { wait in
+        wait < .seconds(60)
+          ? nil : " \(Age.text(wait)) later, after \(Count.text(attempts, "attempt"))"
+      }
+      return ["verified by Apple\(inWhat)\(wait ?? "").", decided?.inWords].compactMap(\.self)
         .joined(separator: " ")
     case .rejected:
       guard let problem else { return "rejected by Apple." }
@@ -287,8 +292,10 @@ extension Submission {
 extension SubmissionOutcome {
   fileprivate var inWords: String {
     guard !selected.isEmpty else { return "Claimed nothing." }
-    let gained = newlyOwned.isEmpty ? "no charge" : Count.text(newlyOwned.count, "charge")
-    return "Claimed \(Count.text(selected.count, "transaction")); the account gained \(gained)."
+    let claimed = "Claimed \(Count.text(selected.count, "transaction"))"
+    return newlyOwned.isEmpty
+      ? "\(claimed); no owner changed."
+      : "\(claimed); the account gained \(Count.text(newlyOwned.count, "charge"))."
   }
 }
 

@@ -61,7 +61,7 @@ struct AccountPageController: Controller {
     {
       frame.badges.append(refunds.badge)
     }
-    if account.isErased { frame.badges = [Badge(text: "Erased", tone: Tone.quiet)] }
+    if account.isErased { frame.badges = [.erased] }
     frame.actions = Self.actions(
       for: account, by: context.caller?.role, transfers: charges.transferLinks(at: now))
     return PageRenderer.response(
@@ -208,7 +208,8 @@ struct AccountPageController: Controller {
       return [AccessCauses.Cause(sentence: "Active entitlement: \(all[0].sentence)")]
     }
     let names = active.map(\.name).joined(separator: ", ")
-    return [AccessCauses.Cause(sentence: "Active entitlements: \(names).")] + all
+    let noun = active.count == 1 ? "entitlement" : "entitlements"
+    return [AccessCauses.Cause(sentence: "Active \(noun): \(names).")] + all
   }
 
   /// Where the purchase of an account without any may be.
@@ -222,6 +223,7 @@ struct AccountPageController: Controller {
 
   /// What the account has now, or why it has nothing: each state once, what is active first.
   private static func badges(_ entitlements: [Entitlement], _ causes: AccessCauses) -> [Badge] {
+    if entitlements.isEmpty { return [.noEntitlement] }
     let active = entitlements.filter(\.isActive)
     return (active.isEmpty ? entitlements : active)
       .map(causes.badge)
@@ -295,7 +297,7 @@ struct AccountPageController: Controller {
       state: Badge(stored.order.status), transactionID: stored.transactionID?.rawValue,
       href: charge?.id.href,
       delivery: charge.map { charge in
-        charge.deliveredAt.map { "delivered \(Moment($0).text)" } ?? "delivery not acknowledged"
+        charge.deliveredAt.map { "delivered \(Moment($0).text)" } ?? "delivery not reported"
       }
     )
   }

@@ -26,7 +26,7 @@ struct CustomerListController: Controller {
 
     /// ``tags(_:)``, or one that there is none.
     func shownTags(_ ended: EntitlementCharges) -> [Tag] {
-      let none = Badge(text: account.isErased ? "Erased" : "No entitlement", tone: Tone.quiet)
+      let none = account.isErased ? Badge.erased : .noEntitlement
       return entitlements.isEmpty ? [("", none)] : tags(ended)
     }
 
@@ -55,7 +55,7 @@ struct CustomerListController: Controller {
   }
 
   private struct Filter: Sendable {
-    private static let none = "No entitlement"
+    private static let none = Badge.noEntitlement.text
     static let states =
       Entitlement.State.allCases.flatMap { state in
         Entitlement.EndReason.allCases.map { Badge(state, $0).text }
@@ -310,6 +310,11 @@ struct CustomerListController: Controller {
       cursor = Self.cursor(last.account)
     }
   }
+}
+
+extension Badge {
+  static let noEntitlement = Badge(text: "No entitlement", tone: Tone.quiet)
+  static let erased = Badge(text: "Erased", tone: Tone.quiet)
 }
 
 extension ReportValue {

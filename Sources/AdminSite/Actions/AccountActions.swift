@@ -43,19 +43,19 @@ struct MergeController: ActionController {
   func form(for account: Account) async throws -> ActionForm {
     ActionForm(
       title: "Merge account", action: AdminURL.account(account.id, form: "merge"),
-      lead: "Merges a guest account into a member account. Charges, orders and grants move to the "
-        + "member, including future ones.",
+      lead: "Moves all charges, orders and grants of “\(account.id)” to another account, including "
+        + "future ones.",
       properties: [
         Property("Account", account.id, isCode: true), Property("First seen", account.createdAt),
       ],
       fields: [
         .account(
-          .into, "Target account",
-          hint: "The full account ID, exactly as your app uses it. The target account remains.")
+          .into, "Merge into",
+          hint: "The full account ID, exactly as your app uses it. This account remains.")
       ],
       buttonLabel: "Merge", isDanger: true, subject: .account(account.id),
       consequences: try await endings(
-        of: account, owning: try await charges(of: account), into: "the target account"),
+        of: account, owning: try await charges(of: account), into: "the other account"),
       warnings: Self.warnings)
   }
 
@@ -219,11 +219,13 @@ struct ErasureController: ActionController {
     return [
       "Deleted: the ID, label and email\(names), the reasons stored with grants, the data of "
         + "\(counted(submissions, "submission")), and Apple's responses.",
-      "Kept, with dates and money, under a pseudonym that replaces “\(account.id)” everywhere: "
-        + "\(kept).",
+      "Kept\(charges == 0 ? "" : ", with dates and money,") under a pseudonym that replaces "
+        + "“\(account.id)” everywhere: \(kept).",
       "Kept: the audit log, with the pseudonym instead of the ID. Other names in its reasons stay.",
-      "Afterwards: renewals are unclaimed until an app submits them, your app server receives one "
-        + "last event, and the ID, if it is used again, is a new account.",
+      "Afterwards: "
+        + (charges == 0 ? "" : "renewals are unclaimed until an app submits them, ")
+        + "your app server receives one last event, and the ID, if it is used again, is a new "
+        + "account.",
     ]
   }
 

@@ -34,7 +34,8 @@ struct Chart: Sendable {
   var isEmpty: Bool
   /// What the numbers count.
   var note: String?
-  var table: DataTable
+  /// Nil where a table beside it has its values.
+  var table: DataTable?
 }
 
 struct ChartTick: Sendable {

@@ -7,6 +7,14 @@ extension Badge {
   /// The state of a charge after its Family Sharing ended.
   static let noLongerShared = Badge(text: "No longer shared", tone: Tone.bad)
   static let sandbox = Badge(text: "Sandbox", tone: Tone.quiet)
+  static let unclaimed = Badge(text: "Unclaimed", tone: Tone.warning)
+
+  /// The state of a charge; one that no account owns is not called active.
+  static func states(of report: ChargeReport, end: Timestamp?, at now: Timestamp) -> [Badge] {
+    let state = Badge(report.charge, end: end, at: now)
+    guard report.recorded.decision.owner == nil else { return [state] }
+    return (state.tone == Tone.good ? [] : [state]) + [.unclaimed]
+  }
 
   init(_ charge: Charge, end: Timestamp?, at now: Timestamp) {
     if let revocation = charge.revocation, revocation.at <= now {

@@ -94,12 +94,12 @@ struct OriginalTransactionPageController: Controller {
     return (
       anchor: charge.id.anchor, transactionID: charge.id.transactionID.rawValue,
       productID: charge.productID.rawValue,
-      badges: [Badge(charge, end: end, at: now)] + Badge.peculiarities(of: report.transaction)
+      badges: Badge.states(of: report, end: end, at: now)
+        + Badge.peculiarities(of: report.transaction)
         + [ownerOverride?.badge].compactMap(\.self),
       chargedAt: Moment(charge.date), until: end.map(Moment.init),
       price: Price.text(of: report), ownerClass: TimelineOwner.ownerClass(owner),
-      letter: TimelineOwner.letter(owner), isUnclaimed: recorded.decision.owner == nil,
-      because: report.reason(on: nil),
+      letter: TimelineOwner.letter(owner), because: report.reason(on: nil),
       decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
       summary: DecisionEvidence(on: report, in: original).sentences.withTimesForPeople,
       properties: evidence(of: report, ownerOverride?.action, facts: facts),
@@ -146,7 +146,7 @@ struct OriginalTransactionPageController: Controller {
     of line: OriginalTransactionKey, in original: RecordedOriginalTransaction,
     facts: OriginalTransactionFacts, catalogue: Catalogue, at now: Timestamp
   ) -> (
-    title: String, badges: [Badge], verdict: String, tone: String, properties: [Property],
+    title: String, badges: [Badge], verdict: [TextPiece], tone: String, properties: [Property],
     isLive: Bool
   ) {
     let bindings = Binding.bindings(of: original.rule.charges, decisions: original.rule.decisions)
@@ -162,39 +162,38 @@ struct OriginalTransactionPageController: Controller {
     let isErased = key.map { original.line.history.erasures[$0] != nil } ?? false
     let owner: String =
       switch (account, isOn) {
-      case (_?, true) where isErased: "Renewals will be unclaimed: the owner was erased."
-      case (let account?, true): "Renewals belong to \(account)."
-      case (nil, true): "Renewals belong to no account."
-      case (let account?, false):
-        "\(isSubscription ? "The subscription" : "It") belongs to \(account)."
-      case (nil, false): "No account owns \(isSubscription ? "the subscription" : "it")."
+      case (_?, true) where isErased: "Renewals will be unclaimed: the owner was erased"
+      case (_?, true): "Renewals belong to "
+      case (nil, true): "Renewals belong to no account"
+      case (_?, false): "\(isSubscription ? "The subscription" : "It") belongs to "
+      case (nil, false): "No account owns \(isSubscription ? "the subscription" : "it")"
       }
+    let isNamed = account != nil && !(isOn && isErased)
     let product = current?.productID ?? summary.latest?.productID
     let end = latest.flatMap {
       ChargeReport(of: $0.id, in: original, catalogue: catalogue)?.end(in: catalogue)
     }
     let badge = current.map { Badge($0) } ?? latest.map { Badge($0, end: end, at: now) }
+    let state = account == nil && badge?.tone == Tone.good ? nil : badge
+    let next = summary.autoRenewProductID
     let properties: [Property?] = [
-      Property(
-        isOn && !isErased ? "Renewals go to" : "Owner", account ?? "no account",
-        href: account.map { AdminURL.account($0) }, isCode: account != nil),
       product.map { Property("Product", $0.rawValue, href: AdminURL.product($0.rawValue)) },
-      Property("Charges", ChartUnit.count.text(Int64(original.rule.charges.count))),
-      summary.paidThrough.map { Property("Paid through", $0) },
-      summary.autoRenews.map {
-        Property(
-          "Auto-renew",
-          $0 ? summary.autoRenewProductID.map { "on, renews as \($0)" } ?? "on" : "off")
-      },
+      isOn && next != product
+        ? next.map { Property("Renews as", $0.rawValue, href: AdminURL.product($0.rawValue)) } : nil,
+      // What the verdict of a known product says.
+      current == nil ? summary.paidThrough.map { Property("Paid through", $0) } : nil,
+      current == nil ? summary.autoRenews.map { Property("Auto-renew", $0 ? "on" : "off") } : nil,
       summary.statusAsOf.map { Property("Last renewal status from Apple", $0) },
     ]
     let names = [product?.rawValue, account ?? "unclaimed", line.originalTransactionID.rawValue]
     return (
       names.compactMap(\.self).joined(separator: " · "),
-      [badge, line.environment == .sandbox ? .sandbox : nil]
+      [state, account == nil ? .unclaimed : nil, line.environment == .sandbox ? .sandbox : nil]
         .compactMap(\.self),
-      "\(current.map(original.inWords) ?? "No active entitlement.") \(owner)",
-      current.map { Badge($0).tone } ?? (account == nil ? Tone.warning : Tone.quiet),
+      [("\(current.map(original.inWords) ?? "No active entitlement.") \(owner)", nil)]
+        + (isNamed ? account.map { [($0, AdminURL.account($0))] } ?? [] : []) + [(".", nil)],
+      account == nil && (isLive || current == nil)
+        ? Tone.warning : current.map { Badge($0).tone } ?? Tone.quiet,
       properties.compactMap(\.self), isLive
     )
   }

@@ -57,7 +57,7 @@ struct PageRenderer: Sendable {
     let customers = item("Customers", AdminURL.customers)
     let unclaimed = item("Unclaimed charges", AdminURL.unclaimed, waiting?.unclaimed.count)
     guard role == .admin else {
-      return [(nil, [customers, item("Search", AdminURL.search("")), unclaimed, products])]
+      return [(nil, [customers, unclaimed, products])]
     }
     return [
       (nil, [item("Overview", AdminURL.overview), customers]),

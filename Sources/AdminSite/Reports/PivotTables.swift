@@ -228,7 +228,7 @@ extension DataTable {
     let records = Dictionary(
       grouping: table.records.filter { currency == nil || $0["currency"]?.text == currency }
     ) { $0.periodStart ?? "" }
-    let periods = ReportPeriods(table, of: request).all.filter { records[$0.from] != nil }
+    let periods = records.isEmpty ? [] : ReportPeriods(table, of: request).all
     func number(_ rows: [ReportRow], among all: [ReportRow]) -> DataCell {
       let sum = measure?.sum(of: rows) ?? 0
       var cell = DataCell(text: unit.number(sum), isNumber: true, isNil: sum == 0)

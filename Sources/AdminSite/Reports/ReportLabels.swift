@@ -33,7 +33,7 @@ extension ReportColumn {
     "from_catalogue_milliunits": "At catalogue prices", "price_source": "Price from",
     "days_after": "Days after purchase", "was_over": "Ended when first seen",
     "has_ended": "Period ended", "age": "Waiting",
-    "measure": "Event", "data": "Details", "arpu_milliunits": "ARPU", "ltv_milliunits": "LTV",
+    "measure": "Event", "data": "Details", "arpu_milliunits": "Revenue per subscription", "ltv_milliunits": "LTV",
     "cohort_started": "Started (cohort)", "cohort_converted": "Converted (cohort)",
     "cohort_expired": "Expired (cohort)", "cohort_recovered": "Recovered (cohort)",
     "cohort_lost": "Lost (cohort)", "cohort_size": "Cohort size",

@@ -36,7 +36,7 @@ extension ReportRequest {
     case .lifetimeValue where choices.by != nil && !table.isCutShort:
       var folded = DataTable(table, of: self, caption: "LTV: all numbers by \(splitName)")
       folded.isFolded = true
-      let curves = ReportCharts(table: table, request: self).pictures.map(\.table)
+      let curves = ReportCharts(table: table, request: self).pictures.compactMap(\.table)
       return zip(curves, table.records.currencies).map { $0.naming(currency: $1) } + [folded]
     case .lifetimeValue where !table.isCutShort && !table.rows.isEmpty:
       return table.records.currencies.flatMap { currency in
@@ -47,7 +47,8 @@ extension ReportRequest {
               "Month 3 is the revenue per subscription from the first payment to the end of the "
               + "third month after it.", in: table, currency: currency, of: self),
           DataTable(
-            of: "arpu_milliunits", itemized: "revenue_milliunits", "ARPU",
+            of: "arpu_milliunits", itemized: "revenue_milliunits",
+            "Revenue per subscription",
             meaning: "Month 3 is the revenue per subscription in the third month after it; all "
               + "subscriptions of the cohort count, ended ones too.", in: table, currency: currency,
             of: self),

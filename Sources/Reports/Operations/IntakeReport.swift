@@ -7,8 +7,8 @@ extension Report {
   /// Open items have no day and are in every answer that includes today; all else is counted over
   /// the chosen days. Items of an unknown environment are in every answer.
   package static let intake = Report(
-    "intake", label: "Intake", group: .operations,
-    summary: "Processing: backlog, retries, rejections, missed notifications, failed jobs.",
+    "intake", label: "Processing", group: .operations,
+    summary: "Backlog, retries, rejections, missed notifications and failed jobs.",
     sql: PackageResources.intake_sql, itemOrder: "at DESC, measure, subject",
     charts: [.bars("Failures", .init("Failures", "number"))],
     views: Views(
