@@ -206,7 +206,7 @@ struct AccountPageTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let ben = section("Submissions", of: try await browser.get("/admin/accounts/ben"))
       for part in [
-        "Receipt verified by Apple. Claimed 1 transaction; the account gained no charge.",
+        "Receipt verified by Apple. Claimed 1 transaction; no owner changed.",
         "Another account owned the claimed transactions.",
       ] {
         #expect(ben.contains(part), "\(part)")

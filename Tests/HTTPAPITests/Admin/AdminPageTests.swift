@@ -43,7 +43,7 @@ struct AdminPageTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let ben = try await browser.get("/admin/accounts/ben")
       #expect(ben.status == 200)
-      #expect(ben.contains("Active entitlements: premium. quarterly renews on 10 May 2026."))
+      #expect(ben.contains("Active entitlement: premium. quarterly renews on 10 May 2026."))
       // The monthly subscription before was Anna's.
       #expect(!ben.contains("Changed from"))
       #expect(ben.contains(">\(second)</a>"))

@@ -126,15 +126,18 @@ struct CalendarTicksTests {
     #expect(try ticks.marks.last?.moment == moment("2026-11-09T00:00"))
   }
 
-  @Test func `labels at the edges stay inside, and every other one can be left out`() {
-    // On a phone, half of a label is up to 15% of the axis.
-    let marks = [0.1, 0.25, 0.5, 0.75, 0.9].map { (share: $0, label: "") }
-    let ticks = ChartTick.across(marks)
-    #expect(ticks.map(\.position) == ["10", "25", "50", "75", "90"])
-    #expect(ticks.map(\.anchor) == ["start", "middle", "middle", "middle", "end"])
-    #expect(ticks.map(\.isMinor) == [false, true, false, true, false])
-    for (shares, isMinor) in [([0.1, 0.4, 0.7], true), ([0.1, 0.5, 0.9], false)] {
-      #expect(ChartTick.across(shares.map { (share: $0, label: "") })[1].isMinor == isMinor)
+  @Test func `labels at the edges stay inside, and a phone has only those that fit`() {
+    func ticks(_ shares: [Double], room: (Double, Double) = (0, 0)) -> [ChartTick] {
+      ChartTick.across(shares.map { (share: $0, label: "22 Nov 2026") }, room: room)
     }
+    let five = ticks([0.02, 0.25, 0.5, 0.75, 0.99])
+    #expect(five.map(\.position) == ["2", "25", "50", "75", "99"])
+    #expect(five.map(\.anchor) == ["start", "middle", "middle", "middle", "end"])
+    #expect(five.map(\.isMinor) == [false, true, false, true, false])
+    for (shares, isMinor) in [([0.1, 0.4, 0.7], true), ([0.05, 0.5, 0.9], false)] {
+      #expect(ticks(shares)[1].isMinor == isMinor)
+    }
+    // A label that has room beside the plot is centred below its mark.
+    #expect(ticks([0.02, 0.99], room: (48, 40)).map(\.anchor) == ["middle", "middle"])
   }
 }

@@ -73,10 +73,10 @@ struct TimelineTests {
   @Test func `a former owner has a lane, which only then is there`() throws {
     var life = life()
     #expect(!TimelineLayout(life).lanes.contains { $0.label == "Former owner" })
-    life.former = [
-      TimelineLayout.Span(from: day(2, 10), until: day(3, 1), classNames: "", text: "c")
-    ]
-    #expect(TimelineLayout(life).lanes.map(\.label)[2] == "Former owner")
+    life.former = [(from: day(2, 10), until: day(3, 1), owner: 1, text: "a owned 1 charge")]
+    let lane = TimelineLayout(life).lanes[2]
+    #expect(lane.label == "Former owner")
+    #expect(lane.spans.map(\.label) == ["A a"])
     #expect(TimelinePicture(TimelineLayout(life)).labelWidth == 92)
   }
 

@@ -48,7 +48,7 @@ struct AdminInBrowserTests {
         if id == "unknown" { try await browser.see("No results for") }
       }
 
-      try await browser.see("Active entitlements: premium.")
+      try await browser.see("Active entitlement: premium.")
       try await browser.click(.link(story.quarter.rawValue))
       try await browser.see("Renewals belong to ben.")
       // The timeline shows the refund and the owners, and has a text for screen readers.
