@@ -13,6 +13,10 @@ let strict: [SwiftSetting] = [
   .treatAllWarnings(as: .error),  // SE-0480
 ]
 
+/// Those of the product and its tools, whose debug builds are optimized, too: the tests take a
+/// quarter less time.
+let optimized: [SwiftSetting] = strict + [.unsafeFlags(["-O"], .when(configuration: .debug))]
+
 let argumentParser = Target.Dependency.product(
   name: "ArgumentParser", package: "swift-argument-parser")
 let asn1 = Target.Dependency.product(name: "SwiftASN1", package: "swift-asn1")
@@ -79,12 +83,12 @@ let package = Package(
   ],
   targets: [
     // The rules. Nothing below them.
-    .target(name: "Subscriptions", swiftSettings: strict),
+    .target(name: "Subscriptions", swiftSettings: optimized),
 
-    .target(name: "JSONText", dependencies: ["Subscriptions"], swiftSettings: strict),
+    .target(name: "JSONText", dependencies: ["Subscriptions"], swiftSettings: optimized),
 
     // Values that are never printed.
-    .target(name: "Secrets", swiftSettings: strict),
+    .target(name: "Secrets", swiftSettings: optimized),
 
     // Metrics for Prometheus, spans for OpenTelemetry, logs as JSON.
     .target(
@@ -93,7 +97,7 @@ let package = Package(
         "JSONText", "Secrets", asyncHTTPClient, coreMetrics, instrumentation, logging, nioCore,
         nioHTTP1, serviceLifecycle, tracing,
       ],
-      swiftSettings: strict),
+      swiftSettings: optimized),
 
     // PostgreSQL.
     .systemLibrary(
@@ -101,7 +105,7 @@ let package = Package(
     .target(
       name: "Postgres",
       dependencies: ["CLibpq", "Secrets", collections, coreMetrics, logging, tracing],
-      swiftSettings: strict),
+      swiftSettings: optimized),
     .target(
       name: "LedgerStorage",
       dependencies: [
@@ -110,14 +114,14 @@ let package = Package(
       resources: [
         .embedInCode("Resources/schema.sql")
       ],
-      swiftSettings: strict),
+      swiftSettings: optimized),
 
     .target(
       name: "Reports", dependencies: ["JSONText", "Postgres", "Subscriptions"],
       resources: ["Shared", "Subscriptions", "Money", "Operations"].map {
         .embedInCode("\($0)/SQL")
       },
-      swiftSettings: strict),
+      swiftSettings: optimized),
 
     // Apple.
     .target(
@@ -127,7 +131,7 @@ let package = Package(
         nioCore, nioHTTP1, nioPosix, nioSSL, tracing, x509,
       ],
       resources: [.embedInCode("Resources")],
-      swiftSettings: strict),
+      swiftSettings: optimized),
 
     // Verify, then record.
     .target(
@@ -136,7 +140,7 @@ let package = Package(
         "AppStore", "JSONText", "LedgerStorage", "Subscriptions", coreMetrics, crypto, logging,
         serviceLifecycle,
       ],
-      swiftSettings: strict),
+      swiftSettings: optimized),
     .target(
       name: "BackgroundJobs",
       dependencies: [
@@ -144,7 +148,7 @@ let package = Package(
         crypto, instrumentation, logging, nioCore, nioHTTP1, nioPosix, nioSSL, serviceLifecycle,
         tracing,
       ],
-      swiftSettings: strict),
+      swiftSettings: optimized),
     .target(
       name: "HTTPAPI",
       dependencies: [
@@ -157,14 +161,14 @@ let package = Package(
         .embedInCode("Resources/Monitoring/grafana-dashboard.json"),
         .embedInCode("Resources/Monitoring/prometheus-alerts.yaml"),
       ],
-      swiftSettings: strict),
+      swiftSettings: optimized),
     .target(
       name: "AdminSite",
       dependencies: [
         "HTTPAPI", "JSONText", "LedgerStorage", "Reports", "Secrets", "Subscriptions", crypto,
         httpTypes, hummingbird, hummingbirdCore, logging, mustache, nioCore, nioHTTP1,
       ],
-      resources: [.embedInCode("Resources")], swiftSettings: strict),
+      resources: [.embedInCode("Resources")], swiftSettings: optimized),
 
     // Settings and the programs put together.
     .target(
@@ -175,27 +179,27 @@ let package = Package(
         "Subscriptions", asyncHTTPClient, configuration, coreMetrics, httpTypes, logging, nioCore,
         serviceLifecycle, tracing,
       ],
-      swiftSettings: strict),
+      swiftSettings: optimized),
 
     // Not needed to understand the product.
     .target(
       name: "PrivatePostgres", dependencies: [logging],
-      path: "Sources/Development/PrivatePostgres", swiftSettings: strict),
+      path: "Sources/Development/PrivatePostgres", swiftSettings: optimized),
     .target(
       name: "AppStoreSimulator",
       dependencies: [
         "AppStore", "JSONText", "Subscriptions", asn1, asyncHTTPClient, crypto, cryptoExtras, heap,
         httpTypes, hummingbird, logging, nioCore, serviceLifecycle, x509,
       ],
-      path: "Sources/Development/AppStoreSimulator", swiftSettings: strict),
+      path: "Sources/Development/AppStoreSimulator", swiftSettings: optimized),
     .target(
       name: "Development", dependencies: assembled + [argumentParser],
       path: "Sources/Development",
-      exclude: ["AppStoreSimulator", "PrivatePostgres"], swiftSettings: strict),
+      exclude: ["AppStoreSimulator", "PrivatePostgres"], swiftSettings: optimized),
 
     .executableTarget(
       name: "tenure", dependencies: assembled + ["Development", argumentParser],
-      swiftSettings: strict),
+      swiftSettings: optimized),
 
     // Tests. `ScratchDatabases` gives each test a PostgreSQL database of its own; `TestWidth` limits
     // how many tests run at once.

@@ -34,8 +34,7 @@ struct Chart: Sendable {
   var isEmpty: Bool
   /// What the numbers count.
   var note: String?
-  /// Nil where a table beside it has its values.
-  var table: DataTable?
+  var table: DataTable
 }
 
 struct ChartTick: Sendable {

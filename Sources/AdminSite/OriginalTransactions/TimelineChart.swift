@@ -154,7 +154,7 @@ extension [TimelineChart.Period] {
   {
     let begin = map(\.from).min() ?? now
     // So that a period without an end is seen to go on.
-    let rest: Duration = max((now - begin) / 8, .days(1))
+    let rest: Duration = Swift.max((now - begin) / 8, .days(1))
     let open: Timestamp = now + rest
     let ends: [Timestamp] = map { $0.until ?? ($0.isOpen ? open : now) }
     let end = (ends + [last].compactMap(\.self)).max() ?? now

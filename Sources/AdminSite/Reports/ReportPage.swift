@@ -234,7 +234,13 @@ struct ReportPageController: Controller {
         presets: isRight ? asked.presets : [],
         form: form, workingHref: isWorking ? request.uri.string : nil,
         headlines: table.map { ReportTotals.headlines($0, of: asked) } ?? [],
-        charts: table.map { asked.charts($0, previous: previous) } ?? [],
+        // A chart would lack the latest rows.
+        charts: table.map {
+          $0.isCutShort
+            ? []
+            : ReportCharts(table: $0, request: asked, previous: previous, showsZeros: false)
+              .pictures
+        } ?? [],
         tables: tables
       ), "report", status: isRight ? .ok : .badRequest)
   }
@@ -373,20 +379,6 @@ extension ReportPageController {
 }
 
 extension ReportRequest {
-  fileprivate func charts(_ table: ReportTable, previous: ReportTable?) -> [Chart] {
-    // A chart would lack the latest rows.
-    guard !table.isCutShort else { return [] }
-    let charts = ReportCharts(table: table, request: self, previous: previous, showsZeros: false)
-      .pictures
-    guard !report.hasCohorts, previous == nil else { return charts }
-    // The report's tables have all values.
-    return charts.map { chart in
-      var chart = chart
-      chart.table = nil
-      return chart
-    }
-  }
-
   /// The faults that the form does not show at its fields, as sentences.
   fileprivate func faultTexts(besides form: ReportForm?) -> [String] {
     let fields = Set(((form?.fields ?? []) + (form?.rareFields ?? [])).map(\.name))

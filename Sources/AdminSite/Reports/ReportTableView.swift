@@ -36,7 +36,7 @@ extension ReportRequest {
     case .lifetimeValue where choices.by != nil && !table.isCutShort:
       var folded = DataTable(table, of: self, caption: "LTV: all numbers by \(splitName)")
       folded.isFolded = true
-      let curves = ReportCharts(table: table, request: self).pictures.compactMap(\.table)
+      let curves = ReportCharts(table: table, request: self).pictures.map(\.table)
       return zip(curves, table.records.currencies).map { $0.naming(currency: $1) } + [folded]
     case .lifetimeValue where !table.isCutShort && !table.rows.isEmpty:
       return table.records.currencies.flatMap { currency in

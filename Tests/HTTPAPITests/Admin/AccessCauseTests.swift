@@ -1,5 +1,6 @@
 import HTTPTypes
 import JSONText
+import LedgerStorage
 import Postgres
 import Subscriptions
 import Testing
@@ -695,7 +696,8 @@ struct AccessCauseTests {
       #expect(renewing.verdict == "monthly renews on 31 Jan 2026. Renewals belong to olga.")
       #expect(renewing.contains(#"Renewals belong to <a class="code" href="/admin/accounts/olga">"#))
       #expect(
-        renewing.contains(#"<dt>Renews as</dt><dd><a href="/admin/products/yearly">yearly</a>"#))
+        renewing.contains(
+          #"<dt>Renews as</dt><dd><a href="/admin/product?product_id=yearly">yearly</a>"#))
       try await api.claim(Self.month, Future(isOn: false, end: 30), by: "olga", on: 10)
       #expect(
         try await page().verdict

@@ -519,7 +519,7 @@ struct AdminActionTests {
       _ = try await api.call(.put, "/v1/accounts/..")
       let path = "/admin/accounts/ben/merge"
       let form = try await browser.get(path)
-      #expect(form.contains("Merge account") && form.contains("The target account remains."))
+      #expect(form.contains("Merge account") && form.contains("This account remains."))
       #expect(try await browser.get("/admin/account-forms/merge?id=..").status == 200)
       for into in ["ben", "no such account"] {
         let refused = try await browser.post(path, [("into", into), ("reason", "r")])
@@ -569,7 +569,7 @@ struct AdminActionTests {
       let path = "/admin/accounts/guest/merge"
       let form = try await browser.get(path)
       let shown = try await browser.post(path, [("into", "member"), ("reason", "r")])
-      for (page, target) in [(form, "the target account"), (shown, "“member”")] {
+      for (page, target) in [(form, "the other account"), (shown, "“member”")] {
         for text in [
           "This cannot be undone.", "1 open order waits for a purchase by \(target) from then on.",
           "1 pending submission is decided for \(target).",
@@ -657,7 +657,7 @@ struct AdminActionTests {
       #expect(try await actions(api).map(\.reason) == ["Anna asked.", "Anna Berg was patient."])
       let original = try await browser.get("/admin/original-transactions/\(bought)")
       #expect(original.contains("Renewals will be unclaimed: the owner was erased."))
-      #expect(original.contains("<dt>Owner</dt>") && !original.contains("Renewals belong to"))
+      #expect(!original.contains("Renewals belong to"))
 
       // Nothing can be given to it, but its charges can get another owner.
       #expect(page.contains("It can receive no grant, charge or merge, and renewals are unclaimed"))
