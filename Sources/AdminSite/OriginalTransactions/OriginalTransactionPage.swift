@@ -179,7 +179,8 @@ struct OriginalTransactionPageController: Controller {
     let properties: [Property?] = [
       product.map { Property("Product", $0.rawValue, href: AdminURL.product($0.rawValue)) },
       isOn && next != product
-        ? next.map { Property("Renews as", $0.rawValue, href: AdminURL.product($0.rawValue)) } : nil,
+        ? next.map { Property("Renews as", $0.rawValue, href: AdminURL.product($0.rawValue)) }
+        : nil,
       // What the verdict of a known product says.
       current == nil ? summary.paidThrough.map { Property("Paid through", $0) } : nil,
       current == nil ? summary.autoRenews.map { Property("Auto-renew", $0 ? "on" : "off") } : nil,

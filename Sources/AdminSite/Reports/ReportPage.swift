@@ -168,7 +168,8 @@ struct ReportPageController: Controller {
       let revenue = row["revenue_milliunits"]?.integer
     else { return nil }
     let unit = ChartUnit.money(currency: currency)
-    return Property("Revenue per subscription", "\(unit.number(revenue)) / \(sizeText) = \(unit.text(arpu))")
+    return Property(
+      "Revenue per subscription", "\(unit.number(revenue)) / \(sizeText) = \(unit.text(arpu))")
   }
 
   /// The report's form with the faults.

@@ -694,7 +694,8 @@ struct AccessCauseTests {
       try await api.claim(Self.month, next, by: "olga", on: 5)
       let renewing = try await page()
       #expect(renewing.verdict == "monthly renews on 31 Jan 2026. Renewals belong to olga.")
-      #expect(renewing.contains(#"Renewals belong to <a class="code" href="/admin/accounts/olga">"#))
+      #expect(
+        renewing.contains(#"belong to <a class="code" href="/admin/accounts/olga">"#))
       #expect(
         renewing.contains(
           #"<dt>Renews as</dt><dd><a href="/admin/product?product_id=yearly">yearly</a>"#))

@@ -562,7 +562,10 @@ struct ReportPageTests {
     try await withSamples { api, browser in
       for (report, column, row, words) in [
         (Report.retention, "retained", [:], "Retention|4 of 4 = 100.0%"),
-        (.lifetimeValue, "revenue_milliunits", ["currency": "EUR"], "Revenue per subscription|40.96 / 4 = 10.24 EUR"),
+        (
+          .lifetimeValue, "revenue_milliunits", ["currency": "EUR"],
+          "Revenue per subscription|40.96 / 4 = 10.24 EUR"
+        ),
       ] as [(Report, String, [String: String?], String)] {
         var choices = try Self.choices(report)
         let january = CalendarDate(year: 2026, month: 1, day: 1)
