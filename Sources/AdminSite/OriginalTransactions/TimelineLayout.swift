@@ -184,9 +184,11 @@ extension TimelinePicture {
     var span = span
     // Some 7 pixels per character and 5 on both sides.
     let room = percent / 100 * Double(width)
-    // Else an owner's letter.
+    func fits(_ label: String) -> Bool { room >= Double(7 * label.count + 10) }
     span.label = span.label.flatMap { label in
-      [label, String(label.prefix { $0 != " " })].first { room >= Double(7 * $0.count + 10) }
+      let letter = String(label.prefix { $0 != " " })
+      // Else an owner's letter.
+      return fits(label) ? label : letter.count == 1 && fits(letter) ? letter : nil
     }
     return (
       span, Coordinate.text(left), Coordinate.text(percent), top + span.inset, inner, inner / 2 + 4
