@@ -1755,8 +1755,7 @@ CREATE TABLE account_entry (
     -- left in the chains of original transactions.
     body        text        NOT NULL,
     hash        bytea       NOT NULL,
-    PRIMARY KEY (account_key, number),
-    FOREIGN KEY (account_key) REFERENCES account_chain
+    PRIMARY KEY (account_key, number)
 );
 COMMENT ON TABLE account_entry IS
     'Entries about accounts, append-only and chained by hash. [by account_key]';

@@ -39,10 +39,14 @@ struct AccountPageController: Controller {
     let causes = try await AccessCauses(
       of: held + [charges.latest].compactMap(\.self), of: account, lost: charges.ties.lost,
       moved: charges.movedLines, in: ledger, catalogue)
-    let verdict = Self.verdict(
-      held, causes, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
-      lastSubmission: try await ledger.accounts.latestSubmissions(of: account.key, limit: 1).first,
-      at: now)
+    let verdict: (causes: [AccessCauses.Cause], tone: String) =
+      account.isErased
+      ? ([.erased], Tone.quiet)
+      : Self.verdict(
+        held, causes, charges: charges, mergedInto: heir.key == account.key ? nil : heir.id,
+        lastSubmission: try await ledger.accounts.latestSubmissions(of: account.key, limit: 1)
+          .first,
+        at: now)
     let orders = try await ledger.accounts.latestOrders(of: account, limit: Self.mostOrders)
     let grants = try await ledger.grants.storedGrants(of: account.id)
     let actions = try await ledger.administration.grantActions(
@@ -68,10 +72,6 @@ struct AccountPageController: Controller {
       (
         page: frame, verdict: verdict.causes.pieces, verdictTone: verdict.tone,
         summary: summary.joined(separator: " · "),
-        erasure: account.isErased
-          ? "This customer's data was erased. The charges stay in the books under this pseudonym. "
-            + "It can receive no grant, charge or merge, and renewals are unclaimed until an app "
-            + "submits them: transfer a charge to another account of the customer instead." : nil,
         properties: Self.properties(of: account, heir: heir),
         entitlements: held.map { entitlement in
           let cause = causes.cause(of: entitlement)
@@ -339,6 +339,13 @@ struct AccountPageController: Controller {
       href: submission.status == .rejected ? AdminURL.rejected : nil
     )
   }
+}
+
+extension AccessCauses.Cause {
+  fileprivate static let erased = AccessCauses.Cause(
+    sentence: "This customer's data was erased. The charges stay in the books under this "
+      + "pseudonym. It can receive no grant, charge or merge, and renewals are unclaimed until an "
+      + "app submits them: transfer a charge to another account of the customer instead.")
 }
 
 extension [AccessCauses.Cause] {

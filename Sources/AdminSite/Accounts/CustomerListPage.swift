@@ -35,8 +35,10 @@ struct CustomerListController: Controller {
       entitlements.map { ($0.name, ended.badge(of: $0, from: account.key)) }
     }
 
-    var productNames: String {
-      Set(entitlements.compactMap(\.productID)).sorted().map(\.rawValue).joined(separator: ", ")
+    /// Those bought and those that give the entitlements.
+    func productNames(_ spent: [AccountStore.SpentSum]) -> String {
+      Set(entitlements.compactMap(\.productID?.rawValue) + spent.flatMap(\.products)).sorted()
+        .joined(separator: ", ")
     }
 
     private var active: [Entitlement] { entitlements.filter(\.isActive) }
@@ -237,15 +239,16 @@ struct CustomerListController: Controller {
         DataColumn(label: $0, isNumber: $0 == "Spent")
       },
       rows: customers.map { customer in
-        DataRow(cells: [
+        let spent = spent[customer.account.key] ?? []
+        return DataRow(cells: [
           DataCell(
             text: customer.account.id, href: AdminURL.account(customer.account.id),
             isHeading: true, isCode: true,
             note: customer.account.names.joined(separator: "\n").nonEmpty),
           DataCell(text: "", tags: customer.shownTags(ended)),
           customer.isEndless ? DataCell(text: "no end") : DataCell(customer.accessEnd),
-          DataCell(text: Price.text(spent[customer.account.key] ?? []), isNumber: true),
-          DataCell(text: customer.productNames),
+          DataCell(text: Price.text(spent), isNumber: true),
+          DataCell(text: customer.productNames(spent)),
           DataCell(customer.account.createdAt),
         ])
       },
@@ -275,7 +278,7 @@ struct CustomerListController: Controller {
       customer.isEndless ? .text("no end") : customer.accessEnd.map { .time($0) } ?? .none,
       sum.map { .money(milliunits: $0.milliunits, currency: $0.currency) } ?? .none,
       ReportValue(sum?.currency), sum.map { .flag($0.isEstimated) } ?? .none,
-      .text(Price.text(Array(spent.dropFirst()))), .text(customer.productNames),
+      .text(Price.text(Array(spent.dropFirst()))), .text(customer.productNames(spent)),
       .time(account.createdAt),
     ]
   }

@@ -89,7 +89,7 @@ struct SearchController: Controller {
     return customers.map { customer in
       let account = customer.account
       let details = [
-        customer.name, customer.productNames, customer.access,
+        customer.name, customer.productNames([]), customer.access,
         "first seen \(account.createdAt.dayName)",
       ]
       return (

@@ -146,8 +146,10 @@ package struct AccountStore: LedgerStore {
     ).decode(into: Account.init)
   }
 
-  /// A sum, and whether a part of it is the catalogue's price.
-  package typealias SpentSum = (currency: String, milliunits: Int64, isEstimated: Bool)
+  /// A sum, whether a part of it is the catalogue's price, and the products bought.
+  package typealias SpentSum = (
+    currency: String, milliunits: Int64, isEstimated: Bool, products: [String]
+  )
 
   /// The sums that accounts have paid and not got back, by currency: Apple's prices, or else the
   /// catalogue's, of production.
@@ -166,15 +168,16 @@ package struct AccountStore: LedgerStore {
     guard !lines.isEmpty else { return [:] }
     let sums = try await database.query(
       """
-      SELECT account_key, currency, sum(amount_milliunits)::bigint, bool_or(price_source = 'catalogue')
+      SELECT account_key, currency, sum(amount_milliunits)::bigint,
+        bool_or(price_source = 'catalogue'), array_agg(DISTINCT product_id)
       FROM tenure.movement
       WHERE environment = 'production' AND original_transaction_id = ANY (\(lines))
         AND kind IN ('charged', 'refunded') AND at <= \(now) AND known_until = 'infinity'
         AND account_key = ANY (\(keys)) AND ownership_type = 'purchased' AND currency IS NOT NULL
       GROUP BY account_key, currency ORDER BY currency
       """
-    ).decode(AccountKey.self, String.self, Int64.self, Bool.self)
-    return Dictionary(grouping: sums) { $0.0 }.mapValues { $0.map { ($0.1, $0.2, $0.3) } }
+    ).decode(AccountKey.self, String.self, Int64.self, Bool.self, [String].self)
+    return Dictionary(grouping: sums) { $0.0 }.mapValues { $0.map { ($0.1, $0.2, $0.3, $0.4) } }
   }
 
   /// Counts accounts by the dates of their creation, without erased ones, up to a limit.
