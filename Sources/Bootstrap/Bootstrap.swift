@@ -121,10 +121,13 @@ package struct Assembly: Sendable {
     var quiet = logger
     // The findings report faults, so they aren't logged as well.
     quiet.logLevel = max(logger.logLevel, .critical)
-    let doctor = Doctor(settings: settings, logger: quiet, ledger: ledger)
+    // Work is late by the clock that it is due by.
+    var checked = settings
+    checked.clock = clock
+    let doctor = Doctor(settings: checked, logger: quiet, ledger: ledger)
     let webhook = settings.webhook.flatMap { receiver in
       jobTools.webhook.map { sender in
-        Installation.Webhook(host: receiver.host) { try await sender.send($0, at: $1) }
+        Installation.Webhook(origin: receiver.origin) { try await sender.send($0, at: $1) }
       }
     }
     api.site = AdminSite(

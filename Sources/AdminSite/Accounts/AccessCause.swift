@@ -59,6 +59,11 @@ struct AccessCauses: Sendable {
       decision: loss?.change.decision)
   }
 
+  /// The times in which the account owned a charge that it has or lost.
+  func times(owning charge: Charge.ID) -> [AccessPeriods.Ownership] {
+    charges.times(of: charge, by: account.key)
+  }
+
   /// The charges that were lost together last, since a moment; nil without any.
   func move(since start: Timestamp?) -> Cause? {
     guard let latest = lost.first, let lostAt = latest.lostAt, start.map({ $0 <= lostAt }) ?? true
@@ -265,8 +270,10 @@ struct ChargeMove: Sendable {
   /// The decision that took it.
   var decision: Decision?
 
-  /// A sentence with links.
-  var pieces: [TextPiece] { target + [(" on \(at.dayName)\(occasion).", nil)] }
+  /// A sentence with links, or its beginning if what brought the move is said apart.
+  func pieces(isExplained: Bool) -> [TextPiece] {
+    target + [(" on \(at.dayName)\(isExplained ? "" : "\(occasion).")", nil)]
+  }
 
   /// For example `moved to klara by an administrator`.
   var inWords: String {
@@ -326,6 +333,27 @@ struct EntitlementCharges: Sendable {
     }.first
   }
 
+  /// The times in which an account owned a charge; one from its beginning unless it has moved.
+  fileprivate func times(of charge: Charge.ID, by account: AccountKey)
+    -> [AccessPeriods.Ownership]
+  {
+    var times: [AccessPeriods.Ownership] = []
+    var hasMoved = false
+    for (item, _) in items {
+      guard case .ownership(let change) = item.content, change.charge == charge,
+        change.changesOwner
+      else { continue }
+      if change.previousOwner == account, !times.isEmpty {
+        times[times.count - 1].until = item.recordedAt
+      }
+      if change.decision.owner == account {
+        times.append((hasMoved ? item.recordedAt : nil, nil))
+      }
+      hasMoved = true
+    }
+    return times.isEmpty ? [(nil, nil)] : times
+  }
+
   /// The state, and why one ended; what was released has not moved, even if it has an owner again.
   func badge(of entitlement: Entitlement, from account: AccountKey) -> Badge {
     guard entitlement.hasMoved, let found = charge(behind: entitlement),
@@ -381,7 +409,8 @@ extension Entitlement {
 
   /// As ``inWords``, with the date on which auto-renew was switched off before it expired.
   fileprivate func inWords(offSince: Timestamp?) -> String {
-    offSince.map { "\(inWords.dropLast()): auto-renew was off since \($0.dayName)." } ?? inWords
+    offSince.map { "\(inWords.dropLast()): auto-renew had been off since \($0.dayName)." }
+      ?? inWords
   }
 
   /// Its source and next change, as a sentence.

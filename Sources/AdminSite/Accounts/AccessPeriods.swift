@@ -4,9 +4,11 @@ import Subscriptions
 /// The times in which an account had an entitlement, by its charges and grants as they are known
 /// now: a charge that moved counts for each account while that owned it.
 struct AccessPeriods: Sendable {
-  /// A charge of an account, from when on the account had it, and whether Apple could not charge the
-  /// renewal.
-  typealias Holding = (holding: Subscriptions.Holding, from: Timestamp, isUnpaid: Bool)
+  /// A charge of an account, who has what followed it, as in `the next charge belongs to mona`, and
+  /// whether Apple could not charge the renewal.
+  typealias Holding = (holding: Subscriptions.Holding, next: String?, isUnpaid: Bool)
+  /// A time in which the account owned a charge; nil: from its beginning, and until now.
+  typealias Ownership = (from: Timestamp?, until: Timestamp?)
 
   private struct Period {
     var from: Timestamp
@@ -27,43 +29,52 @@ struct AccessPeriods: Sendable {
     of account: AccountKey, on line: OriginalTransactionKey,
     in original: RecordedOriginalTransaction, unpaid: Set<Charge.ID>
   ) -> [Holding] {
-    let all =
-      original.line.allHoldings(original.rule) + original.line.lostHoldings(original.rule)
-    return all.filter { $0.account == account && $0.holding.charge.line == line }.map {
-      let holding = $0.holding
-      let losses = original.line.decisions[holding.charge]?.losses ?? []
-      // Another account had it until then.
-      let before = losses.prefix { $0.account != account }.last?.at
+    original.rule.charges.indices.compactMap { position in
+      let charge = original.rule.charges[position]
+      guard charge.id.line == line, charge.productType != .consumable,
+        let recorded = original.line.decisions[charge.id],
+        recorded.decision.owner == account
+          || recorded.losses.contains(where: { $0.account == account })
+      else { return nil }
       return (
-        holding, max(holding.startsAt, before ?? holding.startsAt), unpaid.contains(holding.charge)
+        original.line.holding(ofChargeAt: position, in: original.rule),
+        original.next(after: charge, of: account), unpaid.contains(charge.id)
       )
     }
   }
 
   /// The periods of each entitlement, by name.
   ///
-  /// - Parameter move: How a charge left the account at a moment, as in `moved to klara`.
+  /// - Parameters:
+  ///   - times: The times in which the account owned a charge.
+  ///   - move: How a charge left the account at a moment, as in `moved to klara`.
   static func all(
     _ holdings: [Holding], grants: [Grant], in catalogue: Catalogue,
-    move: (Charge.ID, Timestamp) -> String
+    owning times: (Charge.ID) -> [Ownership], move: (Charge.ID, Timestamp) -> String
   ) -> [AccessPeriods] {
     var periods: [ExactText: [Period]] = [:]
-    for (holding, from, isUnpaid) in holdings {
+    for (holding, next, isUnpaid) in holdings {
       let end = holding.accessEnd(in: catalogue)
-      guard end.map({ from < $0 }) ?? true else { continue }
       let ending: String =
         switch end {
         case nil: "no end"
-        case let end? where end == holding.movedAt: move(holding.charge, end)
         case holding.revokedAt: holding.isSharingEnded ? "Family Sharing ended" : "refunded"
         case holding.supersededAt: "replaced by an upgrade"
+        case _ where next != nil: next ?? ""
         default:
           isUnpaid || holding.graceEndsAt != nil
             ? "payment failed" : "\(holding.productID) expired"
         }
-      let period = Period(from: from, until: end, ending: ending)
-      for name in holding.entitlements(in: catalogue) ?? [] {
-        periods[name, default: []].append(period)
+      for time in times(holding.charge) {
+        var period = Period(
+          from: max(holding.startsAt, time.from ?? holding.startsAt), until: end, ending: ending)
+        if let lostAt = time.until, end.map({ lostAt < $0 }) ?? true {
+          (period.until, period.ending) = (lostAt, move(holding.charge, lostAt))
+        }
+        guard period.until.map({ period.from < $0 }) ?? true else { continue }
+        for name in holding.entitlements(in: catalogue) ?? [] {
+          periods[name, default: []].append(period)
+        }
       }
     }
     for grant in grants where grant.accessEnd.map({ grant.startsAt < $0 }) ?? true {
@@ -102,15 +113,15 @@ struct AccessPeriods: Sendable {
     }
   }
 
-  /// Gaps that are named; of more, the latest.
+  /// Gaps that are named; of several more, the latest.
   private static let mostGaps = 3
 
   /// For example `No access to pro: 27 Aug 2026 to 16 Sep 2026 (payment failed).`; nil without a gap.
   func gapsInWords(at now: Timestamp) -> String? {
     let gaps = gaps(at: now)
     guard !gaps.isEmpty else { return nil }
-    let rest = gaps.count - Self.mostGaps
-    let named = gaps.suffix(Self.mostGaps).map { "\(Self.time(of: $0)) (\($0.cause))" }
+    let rest = gaps.count > Self.mostGaps + 1 ? gaps.count - Self.mostGaps : 0
+    let named = gaps.dropFirst(rest).map { "\(Self.time(of: $0)) (\($0.cause))" }
     return "No access to \(entitlement): "
       + ((rest > 0 ? ["\(Count.text(rest, "earlier gap"))"] : []) + named)
       .joined(separator: "; ") + "."
@@ -140,5 +151,20 @@ struct AccessPeriods: Sendable {
     }
     return TimelineLayout.Lane(
       label: "Access to \(entitlement)", height: 16, spans: access + none)
+  }
+}
+
+extension RecordedOriginalTransaction {
+  /// Who has what followed a charge at once, or its other product; nil without that.
+  fileprivate func next(after charge: Charge, of account: AccountKey) -> String? {
+    let next = rule.charges.first {
+      line.decisions[$0.id]?.decision.renewal.previous == charge.id
+    }
+    guard let next, let end = charge.end, next.date <= end + .gapTolerance else { return nil }
+    switch line.decisions[next.id]?.decision.owner {
+    case account?: return next.productID == charge.productID ? nil : "changed to \(next.productID)"
+    case let owner?: return "the next charge belongs to \(names[owner] ?? "erased")"
+    case nil: return "the next charge is unclaimed"
+    }
   }
 }

@@ -209,17 +209,17 @@ struct AccountCharges: Sendable {
       badges: Badge.states(of: report, end: shown.end, at: now)
         + [charge.id.line.environment == .sandbox ? .sandbox : nil, ownerOverride?.badge]
         .compactMap(\.self),
-      move: isSaid && isReleased ? [] : move?.pieces ?? [],
+      move: isSaid && isReleased ? [] : move?.pieces(isExplained: isSaid) ?? [],
       because: isSaid && !isReleased ? [] : report.reason(on: account.key),
       // The administrator who assigned or released it.
       placed: ownerOverride?.action.map {
         ($0.administrator, isReleased ? Moment($0.actedAt) : nil, $0.reason) as AdministratorNote
       },
-      ending: shown.isLatest && report.ownerAccountID != nil && !isLive(shown, at: now)
+      ending: shown.isLatest && isOwned && !isLive(shown, at: now)
         ? "The subscription has ended: a transfer would give no access." : nil,
       transferHref: charge.id.href(form: "transfer"),
       transferLabel: report.transferTitle(isLatest: shown.isLatest) + "…",
-      undoHref: isOwned && report.recorded.decision.rule == .administrator
+      releaseHref: isOwned && report.recorded.decision.rule == .administrator
         ? charge.id.href(form: "release") : nil
     )
   }
@@ -382,7 +382,9 @@ struct AccountCharges: Sendable {
     let (begin, end, margin) = all.extent(
       at: now,
       showing: (troubles.values.joined().map(\.until) + all.compactMap { $0.move?.at }).max())
-    let access = AccessPeriods.all(access, grants: grants, in: catalogue) {
+    let access = AccessPeriods.all(
+      access, grants: grants, in: catalogue, owning: causes.times(owning:)
+    ) {
       causes.move(of: $0, from: account.key, at: $1).inWords
     }
     let gaps = access.compactMap { $0.gapsInWords(at: now) }
@@ -395,7 +397,8 @@ struct AccountCharges: Sendable {
             + (laneCount > lanes.count ? " (latest \(lanes.count) shown)" : "") + "."
         ] + gaps
           + ["The list below has the details."]).joined(separator: " "),
-        note: gaps.isEmpty ? nil : gaps.joined(separator: " "),
+        note: (gaps + ["Access is drawn as known now; the history has when it was learned."])
+          .joined(separator: " "),
         from: begin - margin, until: end + margin, now: now,
         lanes: access.prefix(Self.mostLanes).map { $0.lane(until: end, at: now) }
           + lanes.map { line in

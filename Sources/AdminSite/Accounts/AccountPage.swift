@@ -10,6 +10,8 @@ struct AccountPageController: Controller {
   let api: API
 
   private static let mostOrders = 100
+  /// Most of them are folded.
+  private static let chargesShown = 200
   /// Submissions shown at once; more are folded.
   private static let submissionsShown = 5
 
@@ -17,12 +19,13 @@ struct AccountPageController: Controller {
   func show(_ request: Request, context: APIContext) async throws -> Response {
     let account = try await account(of: request, context)
     let path = AdminURL.account(account.id)
-    func part(_ prefix: String) throws -> PagePart {
-      try PagePart(request.uri, of: path, prefix: prefix)
+    func part(_ prefix: String, usual: Int = PagePart.usual) throws -> PagePart {
+      try PagePart(request.uri, of: path, prefix: prefix, usual: usual)
     }
     let now = pages.now()
     let held = try await entitlements.entitlements(of: account.id, now: now)
-    let charges = try await AccountCharges(of: account, part: part, in: ledger, terms, at: now)
+    let charges = try await AccountCharges(
+      of: account, part: { try part($0, usual: Self.chargesShown) }, in: ledger, terms, at: now)
     let submissionPart = try part("submissions_")
     let (submissions, submissionPaging) = submissionPart.part(
       of: try await ledger.accounts.latestSubmissions(
@@ -57,7 +60,8 @@ struct AccountPageController: Controller {
       account.names + [
         "First seen \(account.createdAt.dayName)", Count.text(charges.owned.all.count, "charge"),
       ] + (spent.isEmpty ? [] : ["Spent \(spent)"])
-    var frame = try await pages.frame(account.id, context)
+    let isMerged = heir.key != account.key
+    var frame = try await pages.frame(account.id, at: AdminURL.customers, context)
     frame.searchText = account.id
     frame.badges = Self.badges(held, causes)
     if let refunds = charges.refundBadge,
@@ -65,7 +69,7 @@ struct AccountPageController: Controller {
     {
       frame.badges.append(refunds.badge)
     }
-    if account.isErased { frame.badges = [.erased] }
+    if account.isErased || isMerged { frame.badges = [isMerged ? Badge.merged : .erased] }
     frame.actions = Self.actions(
       for: account, by: context.caller?.role, transfers: charges.transferLinks(at: now))
     return PageRenderer.response(
@@ -73,7 +77,7 @@ struct AccountPageController: Controller {
         page: frame, verdict: verdict.causes.pieces, verdictTone: verdict.tone,
         summary: summary.joined(separator: " · "),
         properties: Self.properties(of: account, heir: heir),
-        entitlements: held.map { entitlement in
+        entitlements: (isMerged ? [] : held).map { entitlement in
           let cause = causes.cause(of: entitlement)
           // Not what the verdict has said.
           let isSaid =
@@ -85,7 +89,8 @@ struct AccountPageController: Controller {
           ? "No entitlements yet." : "No entitlements now.",
         timeline: charges.timeline(with: grants.map(\.grant), causes, in: catalogue, at: now),
         subscriptions: charges.subscriptions(in: charges.owned, causes, at: now),
-        noCharges: charges.moved.all.isEmpty ? "No purchases." : "No charges now.",
+        noCharges: charges.moved.all.isEmpty && charges.unclaimed.all.isEmpty
+          ? "No purchases." : "No charges now.",
         chargePaging: charges.owned.paging, sections: charges.sections(causes, at: now),
         orders: orders.map { Self.row($0.answered(at: now), charges: charges) },
         grants: grants.reversed().map { Self.row($0, actions: actions, at: now) },
@@ -123,21 +128,25 @@ struct AccountPageController: Controller {
     let losses = told.map(causes.cause)
     // Unless it is the loss itself, or older.
     let isMoved = last?.state == .revoked && last?.endedBecause == .moved
-    let move = isMoved ? nil : causes.move(since: last?.endedAt)
+    // A grant says nothing of the charge that was lost before.
+    let move =
+      isMoved
+      ? nil : causes.move(since: last?.source == .grant && active.isEmpty ? nil : last?.endedAt)
     let refund = charges.refundsInWords(
       besides: told.filter { $0.endedBecause == .refunded }
     ).map(cause)
     guard active.isEmpty else {
       // A grant hides a subscription that gives the same entitlement.
       let hidden = charges.current.filter { current in
-        current.isActive && current.line.map { !lines.contains($0) } ?? false
+        (current.isActive || current.state == .inBillingRetry)
+          && current.line.map { !lines.contains($0) } ?? false
       }
       let unclaimed = charges.unclaimedInWords(at: now, besides: last?.line).map(cause)
       let all =
         Self.named(active, causes)
         + hidden.map { cause($0.inWords) } + losses + [refund, move].compactMap(\.self) + unclaimed
       let isWarning =
-        (active + hidden).contains { $0.state == .inGracePeriod }
+        (active + hidden).contains { [.inGracePeriod, .inBillingRetry].contains($0.state) }
         || last?.state == .inBillingRetry || !unclaimed.isEmpty
       return (all.withoutRepetition, isWarning ? Tone.warning : Tone.good)
     }
@@ -349,9 +358,9 @@ extension AccessCauses.Cause {
 }
 
 extension [AccessCauses.Cause] {
-  /// One text, with links to the accounts.
+  /// One text, with links to the accounts; of many sentences, each has a line.
   fileprivate var pieces: [TextPiece] {
-    [TextPiece](map { $0.pieces }.joined(separator: [(" ", nil)]))
+    [TextPiece](map { $0.pieces }.joined(separator: [(count > 3 ? "\n" : " ", nil)]))
   }
 
   /// Each sentence once, in order: several entitlements of one product end together.

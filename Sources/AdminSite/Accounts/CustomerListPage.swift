@@ -26,13 +26,19 @@ struct CustomerListController: Controller {
 
     /// ``tags(_:)``, or one that there is none.
     func shownTags(_ ended: EntitlementCharges) -> [Tag] {
-      let none = account.isErased ? Badge.erased : .noEntitlement
-      return entitlements.isEmpty ? [("", none)] : tags(ended)
+      let tags = tags(ended)
+      return tags.isEmpty ? [("", .noEntitlement)] : tags
     }
 
-    /// Each entitlement with its state.
+    /// That the account is erased or merged, or each entitlement with its state.
     func tags(_ ended: EntitlementCharges) -> [Tag] {
-      entitlements.map { ($0.name, ended.badge(of: $0, from: account.key)) }
+      if let end { return [("", end)] }
+      return entitlements.map { ($0.name, ended.badge(of: $0, from: account.key)) }
+    }
+
+    /// Nil for an account in use.
+    fileprivate var end: Badge? {
+      account.isErased ? .erased : account.mergedInto == nil ? nil : .merged
     }
 
     /// Those bought and those that give the entitlements.
@@ -60,8 +66,13 @@ struct CustomerListController: Controller {
     private static let none = Badge.noEntitlement.text
     static let states =
       Entitlement.State.allCases.flatMap { state in
-        Entitlement.EndReason.allCases.map { Badge(state, $0).text }
-      }.withoutRepetition + [none]
+        Entitlement.EndReason.allCases.map { name(Badge(state, $0)) }
+      }.withoutRepetition + [none, Badge.merged.text, Badge.erased.text]
+
+    /// Only the charge tells whether it has another owner or none.
+    private static func name(_ state: Badge) -> String {
+      state.text == "Moved" ? "Moved or released" : state.text
+    }
 
     var state: String?
     var product: ProductID?
@@ -98,13 +109,16 @@ struct CustomerListController: Controller {
     }
 
     func matches(_ customer: Customer) -> Bool {
-      guard !customer.account.isErased, since.map({ $0 <= customer.account.createdAt }) ?? true
-      else { return false }
+      guard since.map({ $0 <= customer.account.createdAt }) ?? true else { return false }
       let held = customer.entitlements.filter { product == nil || $0.productID == product }
+      let isOfProduct = product == nil || !held.isEmpty
+      if let end = customer.end?.text {
+        return isOfProduct && (state == end || state == nil && end == Badge.merged.text)
+      }
       return switch state {
-      case nil: product == nil || !held.isEmpty
+      case nil: isOfProduct
       case Self.none: held.isEmpty
-      case let state: held.contains { Badge($0).text == state }
+      case let state: held.contains { Self.name(Badge($0)) == state }
       }
     }
   }
@@ -211,9 +225,7 @@ struct CustomerListController: Controller {
   private func form(_ filter: Filter) -> [FormField] {
     [
       .filter(
-        "state", "State",
-        // Only the charge tells whether it has another owner or none.
-        Filter.states.map { ($0, $0 == "Moved" ? "Moved or released" : $0) }, chosen: filter.state),
+        "state", "State", Filter.states.map { ($0, $0) }, chosen: filter.state),
       .filter(
         "product_id", "Product with entitlement",
         catalogue.products.filter { !$0.entitlements.isEmpty }.map {
@@ -253,8 +265,10 @@ struct CustomerListController: Controller {
         ])
       },
       emptyText: emptyText,
-      note: "Spent: what was charged less what was refunded, in production. ≈: partly at the "
-        + "catalogue's prices, because Apple gave none.")
+      note: customers.isEmpty
+        ? nil
+        : "Spent: what was charged less what was refunded, in production. ≈: partly at the "
+          + "catalogue's prices, because Apple gave none.")
   }
 
   // MARK: CSV
@@ -274,7 +288,9 @@ struct CustomerListController: Controller {
     let (account, sum) = (customer.account, spent.first)
     return [
       .text(account.id), ReportValue(account.label), ReportValue(account.email),
-      .text(tags.map { "\($0.label): \($0.state.text)" }.joined(separator: ", ")),
+      .text(
+        tags.map { $0.label.isEmpty ? $0.state.text : "\($0.label): \($0.state.text)" }
+          .joined(separator: ", ")),
       customer.isEndless ? .text("no end") : customer.accessEnd.map { .time($0) } ?? .none,
       sum.map { .money(milliunits: $0.milliunits, currency: $0.currency) } ?? .none,
       ReportValue(sum?.currency), sum.map { .flag($0.isEstimated) } ?? .none,
@@ -318,6 +334,7 @@ struct CustomerListController: Controller {
 extension Badge {
   static let noEntitlement = Badge(text: "No entitlement", tone: Tone.quiet)
   static let erased = Badge(text: "Erased", tone: Tone.quiet)
+  static let merged = Badge(text: "Merged", tone: Tone.quiet)
 }
 
 extension ReportValue {

@@ -176,21 +176,13 @@ struct ErasureController: ActionController {
     }
     let erasure = try await ledger.accounts.erase(account.id, by: administrator, at: now())
     // Shown without a redirect: the account's page no longer exists.
-    let removed = erasure.removed
-    func number(_ label: String, _ value: Int) -> Property {
-      Property(label, ChartUnit.count.text(Int64(value)))
-    }
     return PageRenderer.response(
       (
         page: try await pages.frame("Customer data erased", sent.context),
-        message: "A pseudonym has replaced the account ID.",
+        message: sent.form.consequences.joined(separator: " "),
         properties: [
           Property(
-            "Pseudonym", erasure.pseudonym, href: AdminURL.account(erasure.pseudonym), isCode: true),
-          number("Purchases kept", removed.holdings),
-          number("Submissions cleared", removed.submissions),
-          number("Receipts deleted", removed.payloads),
-          number("Apple responses deleted", removed.exchanges),
+            "Pseudonym", erasure.pseudonym, href: AdminURL.account(erasure.pseudonym), isCode: true)
         ],
         links: [PageLink(label: "Overview", href: AdminURL.overview)]
       ), "done")

@@ -19,6 +19,17 @@ struct LocatedCharge: Sendable {
     report.recorded.decision.owner.map { original.line.history.erasures[$0] != nil } ?? false
   }
 
+  /// The account that owned an unclaimed charge, or the one before it; nil for one that was erased.
+  fileprivate var lastOwner: String? {
+    guard report.recorded.decision.owner == nil else { return nil }
+    let previous = report.recorded.decision.renewal.previous.flatMap {
+      original.line.decisions[$0]?.decision.owner
+    }
+    return (report.recorded.losses.last?.account ?? previous).flatMap { account in
+      original.line.history.erasures[account] == nil ? original.names[account] : nil
+    }
+  }
+
   /// The owner of the latest charge, if that is another one.
   fileprivate var laterOwner: String?? {
     guard report.charge.isSubscription, !isLatestOfSubscription,
@@ -45,31 +56,33 @@ struct OwnershipController: ActionController {
     let (report, id) = (located.report, located.report.charge.id)
     let subject = PageLink(label: id.line.originalTransactionID.rawValue, href: id.href)
     let advice = try await advice(on: located)
+    let receiver = report.ownerAccountID == nil ? "an account" : "another account"
+    var field = FormField.account(
+      .accountID, "New owner",
+      hint: "The full account ID, exactly as your app uses it."
+        + (report.ownerAccountID == nil || located.isOwnerErased
+          || report.recorded.decision.rule == .administrator
+          ? ""
+          : " Enter the present owner to keep the charge there whatever Apple reports."))
+    if let last = located.lastOwner {
+      (field.value, field.hint) = (last, "The last owner. \(field.hint ?? "")")
+    }
     return isRelease
       ? ActionForm(
         title: "Release charge", action: id.href(form: "release"),
         lead: "Removes this charge from its owner. It stays unclaimed until an app submits it.",
         properties: report.facts, advice: advice, buttonLabel: "Release", isDanger: true,
-        subject: subject)
+        subject: subject, consequences: try await consequences(of: located, to: nil))
       : ActionForm(
         title: report.transferTitle(isLatest: located.isLatestOfSubscription),
         action: id.href(form: "transfer"),
         lead: located.isLatestOfSubscription
-          ? "Assigns the latest charge of this subscription, and with it the renewals, to another "
-            + "account, overriding the ownership rule."
-          : "Assigns this charge alone to another account, overriding the ownership rule.",
+          ? "Assigns the latest charge of this subscription, and with it the renewals, to "
+            + "\(receiver), overriding the ownership rule."
+          : "Assigns this charge alone to \(receiver), overriding the ownership rule.",
         properties: report.facts, advice: advice,
-        fields: [
-          .account(
-            .accountID, "New owner",
-            hint: "The full account ID, exactly as your app uses it."
-              + (report.ownerAccountID == nil || located.isOwnerErased
-                || report.recorded.decision.rule == .administrator
-                ? ""
-                : " Enter the present owner to keep the charge there whatever Apple reports.")
-          )
-        ],
-        buttonLabel: report.ownerAccountID == nil ? "Assign" : "Transfer", subject: subject)
+        fields: [field], buttonLabel: report.ownerAccountID == nil ? "Assign" : "Transfer",
+        subject: subject)
   }
 
   /// How to undo the override that decides the owner, and what an erasure leaves to do.

@@ -220,7 +220,7 @@ extension [FactRow] {
       runs[runs.count - 1].earlier.append(row)
       runs[runs.count - 1].earlierTitle =
         Count.text(last.earlier.count + 1, "earlier charge")
-        + (row.at.iso == last.at.iso ? "" : " since \(row.at.text.prefix { $0 != "," })")
+        + (charges.report(row).map { " from \($0.charge.date.dayName)" } ?? "")
     }
   }
 
@@ -365,7 +365,7 @@ extension ChargeEvent {
     case .evidence(.renewalStatus):
       // Without “Apple reported on …”.
       sentence.firstRange(of: ": ").map {
-        EnumText.sentence(String(sentence[$0.upperBound...].dropLast()))
+        EnumText.sentence(String(sentence[$0.upperBound...].dropLast())).withTimesForPeople
       }
     case .action(.claim(let claim)):
       "\(claim.transaction.productID) was submitted; its owner did not change"

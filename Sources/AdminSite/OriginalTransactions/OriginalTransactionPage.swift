@@ -100,15 +100,17 @@ struct OriginalTransactionPageController: Controller {
       chargedAt: Moment(charge.date), until: end.map(Moment.init),
       price: Price.text(of: report), ownerClass: TimelineOwner.ownerClass(owner),
       letter: TimelineOwner.letter(owner), because: report.reason(on: nil),
-      decidedAt: Moment(recorded.decidedAt), correctedAt: recorded.correctedAt.map(Moment.init),
+      decidedAt: Moment(recorded.decidedAt),
+      correctedAt: recorded.correctedAt.flatMap {
+        $0 < recorded.decidedAt ? nil : Moment($0)
+      },
       summary: DecisionEvidence(on: report, in: original).sentences.withTimesForPeople,
       properties: evidence(of: report, ownerOverride?.action, facts: facts),
       history: facts.rows(about: charge, statusDates: recorded.decision.renewal.statusDates),
       aliases: charge.aliases.map(\.transactionID.rawValue),
       transferHref: charge.id.href(form: "transfer"),
       transferLabel: report.transferTitle(isLatest: isLatest) + "…",
-      releaseHref: recorded.decision.owner == nil ? nil : charge.id.href(form: "release"),
-      releaseLabel: recorded.decision.rule == .administrator ? "Undo…" : "Release…"
+      releaseHref: recorded.decision.owner == nil ? nil : charge.id.href(form: "release")
     )
   }
 

@@ -307,9 +307,6 @@ extension TimelineChart {
   ) {
     let owners = TimelineOwners(of: original)
     let timeline = SubscriptionTimeline(of: original.line, rule: original.rule, in: catalogue)
-    let lost = original.line.decisions.flatMap { charge, recorded in
-      recorded.losses.map { (charge: charge, recorded: recorded, lost: $0) }
-    }
     let name = { (account: AccountKey?) in account.map(facts.name) ?? "no account" }
     self.init(
       originalTransactionID: line.originalTransactionID.rawValue, now: now,
@@ -329,13 +326,17 @@ extension TimelineChart {
           "\($0.boundAt.dayName): renewals go to \(name($0.account))"
         )
       },
-      // Charges that were lost together are one time.
-      former: Dictionary(grouping: lost) { $0.lost }.map { loss, charges in
-        let from = charges.map(\.recorded.decidedAt).min() ?? loss.at
-        let text =
-          "\(from.dayName) to \(loss.at.dayName): \(name(loss.account)) owned "
-          + Count.text(charges.count, "charge")
-        return (min(from, loss.at), loss.at, owners.number(loss.account), text)
+      former: original.rule.charges.flatMap { charge in
+        let recorded = original.line.decisions[charge.id]
+        return (recorded?.losses ?? []).map { loss in
+          let from = min(charge.date, loss.at)
+          let until = max(from, min(charge.end ?? loss.at, loss.at))
+          return (
+            from, until, owners.number(loss.account),
+            "\(from.dayName) to \(until.dayName): \(name(loss.account)) owned "
+              + "\(charge.productID) until \(loss.at.dayName)"
+          )
+        }
       }.sorted { ($0.0, $0.3) < ($1.0, $1.3) },
       troubles: timeline.troubles.map { $0.span }, renewing: timeline.renewing,
       switches: timeline.switches.map {

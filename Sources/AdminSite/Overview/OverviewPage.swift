@@ -14,7 +14,9 @@ struct OverviewPageController: Controller {
       return .redirect(to: AdminURL.customers, type: .normal)
     }
     async let faults = checkup.recentFaults()
-    let answers = await OverviewAnswers.ask(api.reportCoordinator)
+    var answers = await OverviewAnswers.ask(api.reportCoordinator)
+    let history = try? await ledger.maintenance.examineNotifications(at: pages.now())
+    answers.isHistoryUnknown = history.map { $0.lastComparison == nil } ?? false
     var context = context
     context.admin.faults = await faults
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)
@@ -23,8 +25,10 @@ struct OverviewPageController: Controller {
     let ended = try await ledger.entitlementCharges(of: customers)
     let weeks = ReportRequest(
       .active, query: "bucket=week", at: answers.tables[.active]?.asOf ?? pages.now())
-    let charts =
+    var charts =
       answers.tables[.active].map { ReportCharts(table: $0, request: weeks).pictures } ?? []
+    // One note stands below all charts.
+    for index in charts.indices { charts[index].note = nil }
     return PageRenderer.response(
       (
         page: frame,
@@ -137,6 +141,8 @@ struct OverviewAnswers: Sendable {
   /// Queries still running.
   var working: Set<OverviewQuestion> = []
   var failed: Set<OverviewQuestion> = []
+  /// Whether Apple's history, which has the missed notifications, was never compared.
+  var isHistoryUnknown = false
 
   /// Runs all queries concurrently, waiting for all no longer than for one.
   ///

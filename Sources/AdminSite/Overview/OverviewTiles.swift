@@ -48,7 +48,7 @@ extension OverviewAnswers {
   var weekNote: String? {
     thisWeek.map {
       "Weeks run from Monday to Sunday (UTC). The week that began on \($0.day) \($0.monthName) has not "
-        + "ended: its numbers so far are apart from the totals."
+        + "ended: it is hatched, and not in the totals."
     }
   }
 
@@ -263,18 +263,24 @@ extension OverviewAnswers {
   private var failures: [Tile] {
     // Anyone can post to the endpoint, so refused posts are counted apart.
     let refused = counted(["notifications_refused"]).number
-    let posts = refused > 0 ? ", \(Count.text(Int(refused), "invalid post")) refused" : ""
+    let posts =
+      refused > 0
+      ? ", \(Count.text(Int(refused), "forged or malformed notification")) refused" : ""
     var notifications = flow(
       .intakeFailures, "Rejected notifications", "notifications_rejected",
       "notifications_unbelievable", note: "last 7 days" + posts)
     if refused > 0 { notifications.noteHref = AdminURL.rejected }
+    var missed = flow(
+      .intakeFailures, "Missed notifications", "notifications_missed",
+      href: items("notifications_missed"))
+    if isHistoryUnknown, missed.value == "0" {
+      missed = Tile(
+        label: missed.label, value: "–", note: "never compared", href: AdminURL.health)
+    }
     return [
       flow(
         .intakeFailures, "Rejected receipts", "submissions_rejected", href: AdminURL.rejected),
-      notifications,
-      flow(
-        .intakeFailures, "Missed notifications", "notifications_missed",
-        href: items("notifications_missed")),
+      notifications, missed,
       flow(
         .intakeFailures, "Failed requests to Apple", "apple_failures",
         href: items("apple_failures")),

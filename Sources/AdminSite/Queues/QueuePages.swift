@@ -32,9 +32,7 @@ struct QueueController: Controller {
         of: try await ledger.ownership.unclaimedCharges(
           list, after: last.map { ($0.expiresAt, $0.charge) }, limit: part.limit + 1, at: now)
       ) { UnclaimedCursor(expiresAt: $0.expiresAt, charge: $0.charge) }
-      if list == .waiting || !charges.isEmpty || paging != nil {
-        lists.append((list, charges, paging))
-      }
+      if !charges.isEmpty || paging != nil { lists.append((list, charges, paging)) }
     }
     let owners = try await LastOwners(of: lists.flatMap { $0.charges }, in: ledger)
     let frame = try await pages.frame("Unclaimed charges", at: AdminURL.unclaimed, context)
@@ -45,9 +43,9 @@ struct QueueController: Controller {
     return PageRenderer.response(
       (
         page: frame,
-        waiting: (PageRenderer.bounded(count) ?? "No")
-          + (count == 1 ? " charge waits" : " charges wait")
-          + " for access\(since ?? "").",
+        waiting: PageRenderer.bounded(count).map {
+          "\($0) paid \(count == 1 ? "charge gives" : "charges give") nobody access\(since ?? "")."
+        },
         lists: lists.map { list in
           (
             title: list.list.title, note: list.list.note,
@@ -59,18 +57,21 @@ struct QueueController: Controller {
 
   private func row(_ unclaimed: UnclaimedCharge, _ owners: LastOwners) -> some Sendable {
     let charge = unclaimed.charge
+    let reason = Explanation(unclaimed.decision) { _ in "" }.sentence.withTimesForPeople
+    let linked = unclaimed.decision.renewal.previous.flatMap { id in
+      reason.linking(
+        PageLink(label: id.transactionID.rawValue, href: id.href),
+        in: "transaction \(id.transactionID.rawValue)")
+    }
+    let because: [TextPiece] = linked ?? [(reason, nil)]
+    let now = pages.now()
+    let paid = unclaimed.expiresAt.map { "\($0 > now ? "paid until" : "ended") \($0.dayName)" }
     return (
       transactionID: charge.transactionID.rawValue, href: charge.href,
-      productID: charge.productID.rawValue, chargedAt: Moment(unclaimed.chargedAt),
-      since: Moment(unclaimed.unclaimedSince).text,
-      end: unclaimed.expiresAt.map { end in
-        let left = end - pages.now()
-        return left > .zero ? "ends in \(Age.text(left))" : "ended \(end.dayName)"
-      },
-      paid: Age.text(pages.now() - unclaimed.chargedAt),
+      productID: charge.productID.rawValue, since: Moment(unclaimed.unclaimedSince).text,
+      paid: paid ?? "bought \(unclaimed.chargedAt.dayName)",
       price: Price.text(unclaimed.amountMilliunits, currency: unclaimed.currency),
-      because: Explanation(unclaimed.decision) { _ in "" }.sentence,
-      lastOwner: owners.owner(of: unclaimed),
+      because: because, lastOwner: owners.owner(of: unclaimed),
       isSandbox: charge.line.environment == .sandbox, transferHref: charge.href(form: "transfer")
     )
   }
@@ -154,8 +155,8 @@ struct QueueController: Controller {
     }
     let isUnused = webhook == nil && deliveries.isEmpty && query.isEmpty && last == nil
     let receiver = Property(
-      "Receiver", webhook?.host ?? "not configured", isCode: webhook != nil,
-      note: webhook == nil ? "set TENURE_WEBHOOK_URL" : nil)
+      "Receiver", webhook?.origin ?? "not configured", isCode: webhook != nil,
+      note: webhook == nil ? "set TENURE_WEBHOOK_URL" : "set by TENURE_WEBHOOK_URL")
     let counts = [
       count("Waiting now", status.waiting), count("Being retried now", status.failing),
       count("Failed now", status.parked, href: AdminURL.parked + "#webhooks"),
@@ -222,7 +223,8 @@ struct QueueController: Controller {
       attempt.failure == nil
       ? Badge(text: "Delivered", tone: Tone.good)
       : logged.retryAt == nil
-        ? Badge(text: "Failed", tone: Tone.bad) : Badge(text: "Retrying", tone: Tone.warning)
+        ? Badge(text: isTest ? "Not delivered" : "Failed", tone: Tone.bad)
+        : Badge(text: "Retrying", tone: Tone.warning)
     var row = row(
       "\(attempt.eventID)", logged.type ?? (isTest ? WebhookAttempt.test : "Deleted event"),
       isTest ? "" : "Event \(attempt.eventID)", fault: attempt.failure, since: attempt.at,
@@ -233,6 +235,10 @@ struct QueueController: Controller {
     row.fault = attempt.failure
     row.isShort = attempt.failure == nil
     row.attempts += ", \(attempt.took.inMilliseconds) ms"
+    if row.isShort, let failure = logged.attempts.compactMap(\.failure).first {
+      let status = failure.firstMatch(of: /HTTP \d+/).map { String($0.output) }
+      row.attempts += ", after \(status ?? "a failure")"
+    }
     if let retryAt = logged.retryAt { row.attempts += ", next attempt \(Moment(retryAt).text)" }
     if logged.attempts.count > 1 {
       row.log = logged.attempts.map { attempt in
@@ -312,7 +318,8 @@ struct QueueController: Controller {
     let count = try await ledger.submissions.verifyAgain(
       ids, by: try context.actingAdministrator(), at: now())
     return done(
-      count, "submission", will: "verified again", at: AdminURL.rejected, request, context)
+      count, "submission", will: "verified again, and listed here again if rejected",
+      at: AdminURL.rejected, request, context)
   }
 
   private func row(_ submission: Submission) -> ActionList.Row {
@@ -324,11 +331,7 @@ struct QueueController: Controller {
       id, "Submission", id,
       fault: submission.problem?.detail,
       since: submission.decidedAt ?? submission.receivedAt, attempts: submission.attempts,
-      badges: [
-        Badge(
-          text: EnumText.sentence(submission.problem?.code ?? "rejected"), tone: Tone.bad,
-          identifier: submission.problem?.code), status,
-      ].compactMap(\.self),
+      badges: [status].compactMap(\.self),
       account: submission.accountID)
   }
 
@@ -470,7 +473,7 @@ extension DataTable {
         Self.row("Submission", $0.code, status: $0.appleStatus, count: $0.count, lastAt: $0.lastAt)
       }
         + refusals.sorted { ($0.count, $0.0) > ($1.count, $1.0) }.map {
-          Self.row("Invalid post", $0.0, count: $0.count, lastAt: $0.lastAt)
+          Self.row("Forged or malformed notification", $0.0, count: $0.count, lastAt: $0.lastAt)
         },
       emptyText: "No rejections.")
   }
@@ -478,10 +481,13 @@ extension DataTable {
   private static func row(
     _ type: String, _ code: String, status: Int? = nil, count: Int, lastAt: Timestamp
   ) -> DataRow {
-    DataRow(cells: [
+    let status = status.map { "Apple status \($0)" }
+    // The page's title says as much as this code.
+    let isAny = code == "receipt_rejected"
+    let cause = isAny ? status ?? "Not a valid receipt" : EnumText.sentence(code)
+    return DataRow(cells: [
       DataCell(
-        text: EnumText.sentence(code), isHeading: true, note: status.map { "Apple status \($0)" },
-        identifier: code),
+        text: cause, isHeading: true, note: isAny ? nil : status, identifier: code),
       DataCell(text: type),
       DataCell(text: ChartUnit.count.text(Int64(count)), isNumber: true),
       DataCell(text: Moment(lastAt).text),
@@ -523,6 +529,18 @@ struct ActionList: Sendable {
   /// The value of the field `do`.
   var buttonValue: String
   var emptyText: String
+  /// Whether some rows can be selected, if there are any.
+  let hasChoice: Bool
+
+  init(
+    id: String, action: String, rows: [Row], paging: Paging? = nil, buttonLabel: String,
+    buttonValue: String, emptyText: String
+  ) {
+    (self.id, self.action, self.rows, self.paging) = (id, action, rows, paging)
+    (self.buttonLabel, self.buttonValue) = (buttonLabel, buttonValue)
+    self.emptyText = emptyText
+    hasChoice = rows.isEmpty || rows.contains { $0.value != nil }
+  }
 
   struct Row: Sendable {
     /// Nil for a row that can't be selected.

@@ -22,7 +22,8 @@ extension ReportColumn {
     "original_transaction_id": "Original transaction", "transaction_id": "Transaction",
     "order_id": "Order", "charged_product_id": "Charged product", "bundle_id": "App",
     "offer_id": "Offer", "number": "Count",
-    "from_day": "Period", "at": "Date", "origin_at": "Started", "charged_at": "Charged",
+    "from_day": "Period", "period": "Month", "at": "Date", "origin_at": "Started",
+    "charged_at": "Charged",
     "refunded_at": "Refunded", "due_at": "Due", "first_seen_at": "First seen",
     "decided_at": "Decided", "expires_at": "Expires", "oldest_at": "Oldest",
     "first_at": "First", "last_at": "Latest", "last_detail": "Latest detail",
@@ -142,7 +143,7 @@ enum EnumText {
       "submissions_open": "Receipts in progress", "submissions_rejected": "Rejected receipts",
       "apple_failures": "Failed requests to Apple",
       "notifications_open": "Notifications in progress",
-      "notifications_refused": "Invalid posts refused",
+      "notifications_refused": "Forged or malformed notifications refused",
       "notifications_rejected": "Rejected notifications",
       "notifications_listed": "Notifications in Apple's history",
       "notifications_missed": "Missed notifications",
@@ -160,6 +161,7 @@ enum EnumText {
       "poll_status": "Poll a subscription's status", "billing": "Involuntary",
     ],
     "price_source": ["app_store": "App Store"],
+    "date_of": ["charge": "Date of the purchase", "refund": "Date of the refund"],
     "reason": ["": "No reason given", "0": "Other reason", "1": "Problem with the app"],
     "days_after": [
       "000": "Same day", "001": "1 day", "002-003": "2–3 days", "004-007": "4–7 days",
@@ -182,6 +184,7 @@ struct DefinitionText: Sendable {
         /; null if[^.;]*|, rounded to 6 digits|, likewise|\ Amounts are milliunits[^.]*\./,
         with: ""
       )
+      .replacing("; final only when none is open", with: "; those still open are left out here")
       .replacing(/\bnull\b/, with: "empty").replacing(/\bby splits/, with: "“Split by” splits")
       // Of cohorts, whose columns are named after the months.
       .replacing(/\bperiod (?=[0-9])/, with: "month ")
@@ -229,7 +232,7 @@ struct DefinitionText: Sendable {
         case "known_at": "the moment in “As known on”"
         case "from_date", "to_date": "“\(name == "to_date" ? "To" : "From")”"
         case _ where match.2 != nil:
-          "“\(ReportParameter(rawValue: name)?.label ?? name): \(match.2 ?? "")”"
+          "“\(match.2.map { EnumText.label(String($0), in: name) } ?? name)”"
         case _ where isFormula || name.contains("_") || Self.rawNames.contains(name):
           (labels[name] ?? ReportParameter(rawValue: name)?.label).map { "“\($0)”" }
             ?? name.replacing("_", with: " ")

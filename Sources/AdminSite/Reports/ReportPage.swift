@@ -252,7 +252,9 @@ struct ReportPageController: Controller {
   ) async throws -> Response {
     let (report, cell) = (asked.report, found.cell)
     let label = report.columns.first { $0.name == cell.column }?.label(in: report) ?? cell.column
-    let choices = cell.choices.query(of: report)
+    // The row's days are not those of the report.
+    var choices = cell.choices
+    (choices.from, choices.to, choices.asOf) = (nil, nil, nil)
     // A count is of what its row names.
     let kind =
       cell.column != "number"
@@ -265,7 +267,9 @@ struct ReportPageController: Controller {
     var frame = try await pages.frame(title, at: AdminURL.reports, context)
     frame.trail = [
       Self.allReports,
-      PageLink(label: report.label, href: AdminURL.report(report.name, choices: choices)),
+      PageLink(
+        label: report.label,
+        href: AdminURL.report(report.name, choices: choices.query(of: report))),
     ]
     func address(_ more: [(name: String, value: String)]) -> String {
       AdminURL.drillDown(report.name, choices: asked.query(cell) + more)
@@ -432,7 +436,9 @@ extension ReportRequest {
     }
     return [
       PageLink(
-        label: choices.knownAt == nil ? "As known then" : "As known now",
+        label: choices.knownAt == nil
+          ? "As known on \(other.knownAt.map { ($0 - .milliseconds(1)).day(in: choices.timeZone).name } ?? "")"
+          : "As known now",
         href: href(other))
     ]
   }

@@ -81,7 +81,14 @@ extension ReportRequest {
           "Products and periods without refunds are not listed."
         ])
         .joined(separator: " ")
-      return [refunds]
+      guard choices.by == nil, !table.isCutShort else { return [refunds] }
+      var months = DataTable(
+        table, of: self, columns: { !["days_after", "reason"].contains($0.name) },
+        rows: { $0["days_after"]?.text != nil })
+      (months.note, refunds.note) = (refunds.note, nil)
+      refunds.caption = "By days after the purchase, and by reason"
+      refunds.isFolded = true
+      return [months, refunds]
     case .orders where !table.isCutShort:
       let ofCharges: Set<String> = ["paid_without_order", "not_delivered"]
       var charges = DataTable(
@@ -164,7 +171,7 @@ extension DataTable {
       let values = records.map { table.rows[$0.index][place] }
       // Columns that say nothing of their own, those without any value, and rare ones without a number.
       return isShown(table.columns[place])
-        && !["to_day", "is_partial", "mrr_twelfths"].contains(name)
+        && !["to_day", "is_partial", "mrr_twelfths", "cohort_started"].contains(name)
         && (name != "renews_as" || records.contains { $0[name]?.text != $0["product_id"]?.text })
         && (name != "currency" || !hasMoney)
         && (name != "segment" || request.choices.by != nil)
@@ -218,8 +225,11 @@ extension DataTable {
         ? "Only the first \(table.rows.count) rows are shown, without a chart: choose fewer days, "
           + "or download the file."
         : nil)
-    if table.report == .refunds, !table.isCutShort {
-      rows = ReportTotals.withSubtotals(rows, of: records, table, columns, of: request)
+    if [.refunds, .renewalsDue].contains(table.report), !table.isCutShort, !columns.isEmpty {
+      // Without what tells the rows of a period apart, there is one row for each.
+      let isSummed = table.report == .refunds && !columns.contains { $0.name == "days_after" }
+      rows = ReportTotals.withSubtotals(
+        rows, of: records, table, columns, of: request, alone: isSummed)
     }
     addEmptyPeriods(periods, records, of: table, columns)
     let isRounded = rows.contains { $0.cells.contains { $0.isNumber && $0.identifier != nil } }
@@ -349,7 +359,7 @@ extension DataTable {
             case "subject":
               cell.href = Self.line(named: text, byJob: items.value("cause", inRow: index)?.text)
               let measure = items.value("measure", inRow: index)?.text
-              if Self.ofSubmissions.contains(measure), UUID(uuidString: text) != nil {
+              if Self.searched.contains(measure), UUID(uuidString: text) != nil {
                 cell.href = AdminURL.search(text)
               }
               if text.hasPrefix("v1:") {
@@ -363,9 +373,11 @@ extension DataTable {
       emptyText: "No items.")
   }
 
-  /// What intake counts of submissions, whose IDs lead to their accounts.
-  private static let ofSubmissions: [String?] = [
-    "apple_failures", "submissions_open", "submissions_rejected",
+  /// What intake counts of submissions and notifications, whose IDs lead to accounts and original
+  /// transactions.
+  private static let searched: [String?] = [
+    "apple_failures", "submissions_open", "submissions_rejected", "notifications_missed",
+    "notifications_open", "notifications_rejected",
   ]
   /// The columns of items that share one column of the page.
   private static let details = [

@@ -44,21 +44,26 @@ struct ReportTotals: Sendable {
     self.currency = currency ?? self.currency
   }
 
-  /// The rows of a table, and after those of a period that has several their sum.
+  /// The rows of a table, and after those of a period that has several their sum; or one row for each
+  /// period.
   static func withSubtotals(
     _ shown: [DataRow], of records: [ReportRow], _ table: ReportTable, _ columns: [ReportColumn],
-    of request: ReportRequest
+    of request: ReportRequest, alone: Bool
   ) -> [DataRow] {
-    let periods = Dictionary(grouping: records, by: \.periodStart)
+    let counts = Dictionary(grouping: records, by: \.periodStart).mapValues(\.count)
+    // Those that are not shown are counted, too.
+    let periods = Dictionary(grouping: table.records, by: \.periodStart)
     return shown.indices.flatMap { place in
       let start = records[place].periodStart
       let isLast = place + 1 == records.count || records[place + 1].periodStart != start
-      guard isLast, let part = periods[start], part.count > 1 else { return [shown[place]] }
+      guard isLast, let part = periods[start], alone || counts[start, default: 0] > 1 else {
+        return alone ? [] : [shown[place]]
+      }
       let period = shown[place].cells[0]
       var sum = ReportTotals(table, of: request, rows: part)
-        .row("\(period.text), all", period.note, columns)
-      sum.rowClass = "subtotal"
-      return [shown[place], sum]
+        .row(alone ? period.text : "\(period.text), all", period.note, columns)
+      sum.rowClass = alone ? shown[place].rowClass : "subtotal"
+      return alone ? [sum] : [shown[place], sum]
     }
   }
 
@@ -82,9 +87,18 @@ struct ReportTotals: Sendable {
   /// Dec 2025: 10, 9.62% (Nov 2025: 9, 9.38%)`; none for a part of the rows, or rows without periods.
   static func headlines(_ table: ReportTable, of request: ReportRequest) -> [String] {
     guard !table.isCutShort, request.bucket != nil, request.choices.by == nil,
-      let measure = table.report.measure, table.report != .ownership, !table.report.hasCohorts
+      let measure = table.report.measure, ![.ownership, .intake].contains(table.report),
+      !table.report.hasCohorts
     else { return [] }
-    let periods = ReportPeriods(table, of: request).all.filter { !$0.isUnfinished }.suffix(2)
+    let ended = ReportPeriods(table, of: request).all.filter { !$0.isUnfinished }
+    if request.bucket == .day, let first = ended.first, let last = ended.last,
+      !measure.added.contains(where: table.report.isStock)
+    {
+      return headlines(
+        measure, table, in: DayRange(first: first.range.first, last: last.range.last),
+        rows: table.records.filter { row in ended.contains { $0.from == row.periodStart } })
+    }
+    let periods = ended.suffix(2)
     let rate = table.columns.first { table.report.shares[$0.name]?.part == measure.added.first }
     let currencies: [String?] = measure.isMoney ? table.records.currencies : [nil]
     return currencies.compactMap { currency in
@@ -104,6 +118,27 @@ struct ReportTotals: Sendable {
       guard let last = numbers.first else { return nil }
       let before = numbers.dropFirst().first.map { " (\($0.period): \($0.text))" } ?? ""
       return "\(measure.name), \(last.period): \(last.text)\(before)"
+    }
+  }
+
+  /// The report's measure in all days of a range, and its rate of those at its start.
+  private static func headlines(
+    _ measure: ReportChart.Series, _ table: ReportTable, in range: DayRange, rows: [ReportRow]
+  ) -> [String] {
+    let currencies: [String?] = measure.isMoney ? table.records.currencies : [nil]
+    return currencies.map { currency in
+      let rows = rows.filter { currency == nil || $0["currency"]?.text == currency }
+      let sum = measure.sum(of: rows) ?? 0
+      let whole = table.report.shares.values.first { $0.part == measure.added.first }?.whole
+      let share = whole.flatMap { whole in
+        ReportValue.hundredthsOfPercent(
+          of: sum,
+          in: (isOpening(whole) ? rows.filter { $0.periodStart == rows.first?.periodStart } : rows)
+            .sum(of: whole) ?? 0)
+      }
+      let number = (currency.map { ChartUnit.money(currency: $0) } ?? .count).text(sum)
+      let text = [number, share.map(ChartUnit.share.text)].compactMap(\.self)
+      return "\(measure.name), \(range.text): \(text.joined(separator: ", "))"
     }
   }
 
@@ -183,7 +218,8 @@ struct ReportTotals: Sendable {
       for place in cells.indices {
         cells[place].text = shares[place].map(ChartUnit.share.text) ?? ""
       }
-      if isOpening(whole), let bucket = request.bucket, Set(rows.map(\.periodStart)).count > 1 {
+      if Self.isOpening(whole), let bucket = request.bucket, Set(rows.map(\.periodStart)).count > 1
+      {
         name += ", average of the \(bucket.rawValue)s"
       }
     }
@@ -257,7 +293,7 @@ struct ReportTotals: Sendable {
   /// average.
   private func share(_ column: ReportColumn) -> Int64? {
     func sum(_ name: String) -> Int64? {
-      isOpening(name)
+      Self.isOpening(name)
         ? rows.sum(of: name) : table.columns.first { $0.name == name }.flatMap(number)
     }
     guard let share = table.report.shares[column.name], let part = sum(share.part),
@@ -269,7 +305,7 @@ struct ReportTotals: Sendable {
 
   /// Nil for a column whose numbers can't be added up.
   private func number(_ column: ReportColumn) -> Int64? {
-    guard column.kind == .number || column.kind == .money, !isOpening(column.name) else {
+    guard column.kind == .number || column.kind == .money, !Self.isOpening(column.name) else {
       return nil
     }
     guard
@@ -291,7 +327,7 @@ struct ReportTotals: Sendable {
   }
 
   /// Whether a column has the number at the start of each period.
-  private func isOpening(_ column: String) -> Bool {
+  private static func isOpening(_ column: String) -> Bool {
     ["opening", "opening_milliunits", "active_at_start"].contains(column)
   }
 

@@ -78,7 +78,7 @@ struct WhatIfPageController: Controller {
     var policy = field(TextField.policy.name, "Policy")
     policy.isSelect = true
     // The present rule would be compared with itself.
-    if policy.value.isEmpty { policy.value = OwnershipPolicy.all.dropFirst().first?.name ?? "" }
+    if policy.value.isEmpty { policy.value = OwnershipPolicy.firstOwnerKeeps.name }
     policy.options = OwnershipPolicy.all.map {
       ($0.name, $0.label, policy.value == $0.name)
     }

@@ -157,7 +157,7 @@ struct SearchController: Controller {
           : nil
       )
     } catch {
-      return ([], "Apple could not be asked about this order: \(error)")
+      return ([], "Apple did not answer. Try again later.")
     }
   }
 
@@ -177,6 +177,12 @@ struct SearchController: Controller {
       .map { charge in (charge.href, { charge }) }
     found.others += try await ledger.ownership.lines(of: WebOrderLineItemID(text)).map { line in
       (line.href, { try await hit(line, as: "Web order line item", text) })
+    }
+    if let notification = try await ledger.accounts.notificationSummaries([text])[ExactText(text)],
+      let environment = notification.environment, let id = notification.originalTransactionID
+    {
+      let line = OriginalTransactionKey(environment, id)
+      found.others.append((line.href, { try await hit(line, as: "Notification", text) }))
     }
     guard let id = UUID(uuidString: text) else { return found }
     if found.accounts.isEmpty {

@@ -2,24 +2,23 @@ package import HTTPAPI
 import Hummingbird
 import HummingbirdCore
 import LedgerStorage
-import Reports
 package import Subscriptions
 
 /// The parts of the program that only the pages about the program use.
 package struct Installation: Sendable {
   /// The receiver of events.
   package struct Webhook: Sendable {
-    let host: String
+    let origin: String
     let send: @Sendable (_ body: String, _ now: Timestamp) async throws -> String?
 
     /// - Parameters:
-    ///   - host: The receiver's host; the rest of the URL can contain a token.
+    ///   - origin: The receiver's scheme, host and port; the rest of the URL can contain a token.
     ///   - send: Sends an event, and returns the reason if it was not delivered.
     package init(
-      host: String,
+      origin: String,
       send: @escaping @Sendable (_ body: String, _ now: Timestamp) async throws -> String?
     ) {
-      (self.host, self.send) = (host, send)
+      (self.origin, self.send) = (origin, send)
     }
   }
 
@@ -108,14 +107,12 @@ struct HealthPageController: Controller {
         properties: [
           Property("Version", installation.version),
           Property(
-            "Schema", "\(SchemaMigrator.currentVersion)",
+            "Database schema", "version \(SchemaMigrator.currentVersion)",
             note: "since \(Moment(try await ledger.maintenance.schemaChangedAt()).text)"),
           Property(
             "API keys", "\(api.keys.callers.count)",
-            note: api.keys.reloadedAt.map { "reloaded \(Moment($0).text)" }
-              ?? "not reloaded since this server started"),
-          Property(
-            "Changes by administrators", "Audit log", href: AdminURL.report(Report.audit.name)),
+            note: api.keys.reloadedAt.map { "read again \(Moment($0).text)" }
+              ?? "read when this server started"),
         ],
         checks: checks,
         summary: groups.first.map { worst in

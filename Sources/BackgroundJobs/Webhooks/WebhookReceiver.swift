@@ -24,6 +24,11 @@ package struct WebhookReceiver: Sendable {
 
   /// It can contain a token.
   let url: Secret<String>
+  /// The URL without its path and query, for administrators.
+  package var origin: String {
+    url.revealed.split(separator: "/", omittingEmptySubsequences: false).prefix(3)
+      .joined(separator: "/")
+  }
   /// As in the URL, without the brackets of an address.
   package let host: String
   /// One or two; each signs every event.

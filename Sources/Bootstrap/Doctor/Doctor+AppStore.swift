@@ -250,10 +250,13 @@ extension Doctor {
     case .success(let status) where status >= 500 && status != 501:
       return .warning(
         check, "The receiver responds with a server error (HTTP \(status) to HEAD).",
-        remedy: "See its log. Deliveries are retried for three days, then parked.")
+        remedy: "See its log. Deliveries are retried for three days, then given up.")
     case .success(let status):
       // Most receivers accept only POST; an error that says so, even 501, is enough.
-      return .ok(check, "The webhook's receiver responds (HTTP \(status) to a HEAD request).")
+      return .ok(
+        check,
+        "The webhook's receiver is reachable (HTTP \(status) to HEAD). Only a delivery shows that "
+          + "it accepts events.")
     case .failure(let unreachable):
       return .fault(
         check, unreachable.reason,

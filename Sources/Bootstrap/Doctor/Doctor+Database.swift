@@ -362,18 +362,18 @@ extension Doctor {
       return .ok(check, "Due jobs start in time.")
     }
     return .warning(
-      check, "Jobs of the queue \(queue.rawValue) have been due since \(since).",
+      check, "Jobs (\(queue.rawValue.replacing("_", with: " "))) have been due since \(since).",
       remedy: "Check that `tenure work` runs with the same settings; `tenure jobs` lists jobs.")
   }
 
   private func parked(_ reading: LedgerReading) -> DoctorFinding {
     let check = "work.parked"
     guard let since = reading.discardedJobs.values.compactMap(\.since).min() else {
-      return .ok(check, "No parked jobs.")
+      return .ok(check, "No failed jobs.")
     }
     let kinds = reading.discardedJobs.map { "\($0.value.count) \($0.key)" }.sorted()
     return .warning(
-      check, "Parked jobs, since \(since): \(kinds.joined(separator: ", ")).",
+      check, "Failed jobs, since \(since): \(kinds.joined(separator: ", ")).",
       remedy: "`tenure jobs` shows the reasons; `tenure jobs retry` retries them.")
   }
 
@@ -389,7 +389,7 @@ extension Doctor {
       return .ok(check, "Webhook deliveries are on time.")
     }
     return .warning(
-      check, "Parked webhook deliveries, since \(since): \(reading.parkedDeliveries.count).",
+      check, "Failed webhook deliveries, since \(since): \(reading.parkedDeliveries.count).",
       remedy: "Fix the receiver, then run `tenure webhooks redeliver --parked`.")
   }
 
@@ -410,19 +410,27 @@ extension Doctor {
         remedy: "Check the path from Apple to `tenure serve`; `tenure report intake --items` "
           + "lists them.")
     }
-    let compared =
-      examination.lastComparison.map { "Apple's history was compared at \($0)" }
-      ?? "Apple's history was never compared"
-    return .ok(check, "The last notification arrived at \(last). \(compared).")
+    guard let compared = examination.lastComparison else {
+      return .warning(
+        check,
+        "The last notification arrived at \(last). Apple's history was never compared, so missed "
+          + "ones are unknown.",
+        remedy: settings.serverAPIKey == nil
+          ? "Set the key for the App Store Server API."
+          : "Check that `tenure work` runs; `tenure jobs` lists jobs.")
+    }
+    return .ok(
+      check,
+      "The last notification arrived at \(last). Apple's history was compared at \(compared).")
   }
 
   private func bloat(_ ledger: Ledger) async throws -> DoctorFinding {
     let check = "database.vacuum"
     let tables = try await ledger.maintenance.bloatedTables()
     return tables.isEmpty
-      ? .ok(check, "Vacuum keeps up.")
+      ? .ok(check, "PostgreSQL removes deleted rows in time.")
       : .warning(
-        check, "Tables with many dead rows: \(tables.joined(separator: ", ")).",
+        check, "Deleted rows are not removed from: \(tables.joined(separator: ", ")).",
         remedy: "VACUUM them, and look for long-running transactions, which block vacuum.")
   }
 }

@@ -139,8 +139,8 @@ private struct Sentence {
       parts.append("auto-renew is \(autoRenews ? "on" : "off")")
     }
     switch status.phase {
-    case .gracePeriod(let until): parts.append("grace period until \(until)")
-    case .billingRetry: parts.append("billing retry")
+    case .gracePeriod(let until): parts.append("payment failed, grace period until \(until)")
+    case .billingRetry: parts.append("payment failed, Apple is retrying")
     case .expired: parts.append("the subscription has expired")
     case .undisturbed, nil: break
     }

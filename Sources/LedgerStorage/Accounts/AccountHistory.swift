@@ -287,7 +287,8 @@ extension AccountStore {
 }
 
 package typealias NotificationSummary = (
-  id: String, type: String?, subtype: String?, receivedAt: Timestamp, signedAt: Timestamp?
+  id: String, type: String?, subtype: String?, receivedAt: Timestamp, signedAt: Timestamp?,
+  environment: Subscriptions.Environment?, originalTransactionID: OriginalTransactionID?
 )
 
 extension AccountStore {
@@ -298,10 +299,14 @@ extension AccountStore {
     guard !ids.isEmpty else { return [:] }
     let summaries: [NotificationSummary] = try await database.query(
       """
-      SELECT notification_id, notification_type, subtype, received_at, signed_at
+      SELECT notification_id, notification_type, subtype, received_at, signed_at, environment,
+        original_transaction_id
       FROM tenure.notification WHERE notification_id = ANY (\(ids))
       """
-    ).decode(String.self, String?.self, String?.self, Timestamp.self, Timestamp?.self).map { $0 }
+    ).decode(
+      String.self, String?.self, String?.self, Timestamp.self, Timestamp?.self,
+      Subscriptions.Environment?.self, OriginalTransactionID?.self
+    ).map { $0 }
     return Dictionary(uniqueKeysWithValues: summaries.map { (ExactText($0.id), $0) })
   }
 

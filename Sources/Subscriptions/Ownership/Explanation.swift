@@ -133,7 +133,7 @@ package struct Explanation {
   private var previous: String { decision.renewal.previous?.transactionID.rawValue ?? "unknown" }
 
   private var saidOn: String {
-    decision.renewal.statusAsOf.map { ", as Apple reported on \($0)" } ?? ""
+    decision.renewal.statusAsOf.map { ", as Apple had last reported on \($0)" } ?? ""
   }
 
   private var since: String { decision.renewal.statusAsOf.map { " since \($0)" } ?? "" }

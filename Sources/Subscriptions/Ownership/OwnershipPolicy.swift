@@ -54,7 +54,9 @@ package enum OwnershipPolicy: Hashable, Sendable {
 
   package var summary: String {
     switch self {
-    case .presentRule: "The present ownership rule, with its own constants or others."
+    case .presentRule:
+      "A charge belongs to the account that still has auto-renew on, otherwise to the account that "
+        + "submitted it; with its own constants or others."
     case .untilItLapses: "The present rule without its exception for orders."
     case .firstOwnerKeeps:
       "The first account to submit an original transaction owns all of it (RevenueCat: keep with "

@@ -96,7 +96,7 @@ struct DoctorTests {
         let failed = try await Self.examine(Self.settings(apple, database)).report.findings
         #expect(
           failed.first { $0.check == "work.parked" }?.found
-            == "Parked jobs, since 2026-11-01T00:00:00.000Z: 2 reconcile.")
+            == "Failed jobs, since 2026-11-01T00:00:00.000Z: 2 reconcile.")
       }
     }
   }
@@ -113,6 +113,18 @@ struct DoctorTests {
         Set(await doctor.databaseFindings().map(\.check)) == [
           "work.backlog", "work.parked", "work.notifications", "database.vacuum",
         ])
+      // Nobody knows of missed notifications before the first comparison.
+      try await database.execute(
+        """
+        INSERT INTO tenure.notification (notification_id, version, received_at, body_sha256,
+          processed_at, outcome, notification_type, environment, bundle_id, signed_at, arrival,
+          attempts)
+        VALUES ('n1', 2, now(), sha256('b'), now(), 'recorded', 'DID_RENEW', 'production', 'com.a',
+          now(), 'delivered', 1)
+        """)
+      let history = await doctor.databaseFindings().first { $0.check == "work.notifications" }
+      #expect(history?.verdict == .warning && history?.remedy != nil)
+      #expect(history?.found.contains("never compared") == true)
       try await database.execute("DROP TABLE tenure.notification CASCADE")
       let fault = await doctor.databaseFindings()
       #expect(fault.map(\.check) == ["database"] && fault[0].verdict == .fault)

@@ -160,7 +160,7 @@ struct AccessCauseTests {
         try await api.claim(month, Future(isOn: false, end: 30), by: "olga", on: 10)
         api.live(until: 40)
       },
-      verdict: "monthly expired on 31 Jan 2026: auto-renew was off since 11 Jan 2026.",
+      verdict: "monthly expired on 31 Jan 2026: auto-renew had been off since 11 Jan 2026.",
       state: "expired",
       because: .expired, ended: 30),
     Story(
@@ -341,7 +341,7 @@ struct AccessCauseTests {
       ("xenia", 7, "8 Jan 2026", "Refunded by Apple on 6 Jan 2026: monthly, charged 1 Jan 2026."),
       (
         "olga", 41, "11 Feb 2026",
-        "monthly expired on 31 Jan 2026: auto-renew was off since 11 Jan 2026."
+        "monthly expired on 31 Jan 2026: auto-renew had been off since 11 Jan 2026."
       ),
       (
         "mona", 60, "2 Mar 2026",
@@ -405,7 +405,7 @@ struct AccessCauseTests {
       }
       let page = try await browser.get("/admin/original-transactions/1000")
       #expect(page.contains(">Former owner</text>"))
-      #expect(page.contains(" to 31 May 2026: leo owned 2 charges"))
+      #expect(page.contains(": leo owned monthly until 31 May 2026"))
     }
   }
 
@@ -538,7 +538,8 @@ struct AccessCauseTests {
       var browser = try await AdminBrowser.loggedIn(api)
       #expect(try await badgesAndHistory(account, &browser).badges == [badge])
       // The list's filter has the same words.
-      for (state, isFound) in [(badge.replacing(" ", with: "+"), true), ("Refunded", false)] {
+      let name = badge == "Moved" ? "Moved or released" : badge
+      for (state, isFound) in [(name.replacing(" ", with: "+"), true), ("Refunded", false)] {
         let list = try await browser.get("/admin/accounts?state=\(state)")
         #expect(list.contains(">\(account)</a>") == isFound, "\(state)")
       }
@@ -707,7 +708,7 @@ struct AccessCauseTests {
       let ended = try await page()
       #expect(
         ended.verdict
-          == "monthly expired on 31 Jan 2026: auto-renew was off since 11 Jan 2026. The "
+          == "monthly expired on 31 Jan 2026: auto-renew had been off since 11 Jan 2026. The "
           + "subscription belongs to olga.")
       #expect(!ended.contains("<dt>Renews as</dt>"))
     }

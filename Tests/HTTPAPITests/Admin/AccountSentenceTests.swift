@@ -35,7 +35,7 @@ struct AccountSentenceTests {
       let carla = try await page(of: "carla", api)
       #expect(
         carla.verdict
-          == "monthly expired on 31 Jan 2026: auto-renew was off since 11 Jan 2026. The "
+          == "monthly expired on 31 Jan 2026: auto-renew had been off since 11 Jan 2026. The "
           + "purchase of 20 Feb 2026 belongs to dario, who submitted it first.")
       #expect(
         carla.contains(#"belongs to <a class="code" href="/admin/accounts/dario">dario</a>,"#))
@@ -250,7 +250,7 @@ struct AccountSentenceTests {
       api.live(until: 22)
       var browser = try await AdminBrowser.loggedIn(api)
       let queue = try await browser.get("/admin/unclaimed")
-      #expect(queue.contains("1 charge waits for access, since "))
+      #expect(queue.contains("1 paid charge gives nobody access, since "))
       #expect(try await browser.get("/admin").contains("(oldest: 2 days"))
     }
   }

@@ -55,8 +55,8 @@ struct AdminPageTests {
       let anna = try await browser.get("/admin/accounts/anna")
       #expect(
         anna.contains(
-          "monthly expired on 1 Feb 2026: auto-renew was off since 11 Jan 2026. The purchase of 10 "
-            + "Feb 2026 belongs to "
+          "monthly expired on 1 Feb 2026: auto-renew had been off since 11 Jan 2026. The purchase "
+            + "of 10 Feb 2026 belongs to "
             + #"<a class="code" href="/admin/accounts/ben">ben</a>, who submitted it"#))
       #expect(anna.contains(">Refunded</span>"))
       #expect(anna.contains(">\(first)</a>"))

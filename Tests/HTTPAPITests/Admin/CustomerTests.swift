@@ -28,7 +28,8 @@ struct CustomerTests {
 
   @Test(arguments: [
     ("klar", ["klara"]), ("KLARA", ["klara"]), ("kla", ["Klaus-1", "klara"]),
-    ("meier", ["klara"]), ("KM@EX", ["klara"]), ("klaus%", ["Klaus-1"]), ("Öz", ["4711"]),
+    ("meier", ["klara"]), ("KM@EX", ["klara"]), ("KM@example.com", ["klara"]),
+    ("klaus%", ["Klaus-1"]), ("Öz", ["4711"]),
     ("ÖZIL_1", ["4711"]), ("471", ["4711"]), ("47", ["47"]), ("%", ["%"]), ("m", ["klara"]),
     // Within a name, from three characters on.
     ("LARA", ["klara"]), ("r, K", ["klara"]), ("example", ["Klaus-1", "klara"]),
@@ -248,8 +249,10 @@ struct CustomerTests {
       _ = try await api.call(.put, "/v1/products/coins", ["type": "consumable"], as: .admin)
       let form = try await browser.get("/admin/accounts")
       #expect(form.contains(">monthly</option>") && !form.contains(">coins</option>"))
-      for state in ["Payment failed", "Moved or released", "No longer shared"] {
-        #expect(form.contains(">\(state)</option>"))
+      for state in [
+        "Payment failed", "Moved or released", "No longer shared", "Merged", "Erased",
+      ] {
+        #expect(form.contains("<option value=\"\(state)\">\(state)</option>"))
       }
       let all = try await listed("")
       #expect(all.first == "new")
@@ -309,6 +312,21 @@ struct CustomerTests {
       #expect(try await listed("?order=id") == byID)
       let oldest = try await listed("?order=oldest")
       #expect(byID != oldest && byID != oldest.reversed())
+      let merge: JSONValue = ["into": "47", "reason": "r"]
+      #expect(
+        try await api.call(.post, "/v1/accounts/new/merge", merge, as: .admin).status == 200)
+      #expect(
+        try await api.call(.delete, "/v1/accounts/klara?reason=r", as: .admin).status == 200)
+      browser = try await AdminBrowser.loggedIn(api)
+      #expect(try await listed("?state=Merged") == ["new"])
+      let erased = try await listed("?state=Erased")
+      #expect(erased.count == 1 && erased.first?.hasPrefix("erased-") == true)
+      #expect(try await !listed("?state=No+entitlement").contains("new"))
+      #expect(try await browser.get("/admin/accounts").contains(">Merged</span>"))
+      let merged = try await browser.get("/admin/accounts?format=csv&state=Merged")
+      #expect(merged.contains(",Merged,"))
+      let none = try await browser.get("/admin/accounts?state=Expired")
+      #expect(none.contains("No customers for these filters.") && !none.contains("Spent: "))
     }
   }
 }

@@ -170,7 +170,8 @@ struct OverviewTileTests {
         ],
         [
           "Rejected notifications", "3", "−1 vs previous 7 days", Tone.good,
-          "last 7 days, 1,000 invalid posts refused", "/admin/reports/intake?days=7",
+          "last 7 days, 1,000 forged or malformed notifications refused",
+          "/admin/reports/intake?days=7",
         ],
         [
           "Missed notifications", "5", nil, nil, "last 7 days",
@@ -187,6 +188,17 @@ struct OverviewTileTests {
       tiles[5].sparkline?.description
         == "Failed requests to Apple per week: from 0 to 7, between 0 and 7")
     #expect(tiles[0].sparkline == nil)
+    // Without a comparison, none is known.
+    func missed() -> [String?] {
+      answers.groups.flatMap(\.tiles).filter { $0.label == "Missed notifications" }
+        .flatMap { [$0.value, $0.note] }
+    }
+    answers.isHistoryUnknown = true
+    #expect(missed() == ["5", "last 7 days"])
+    answers.tables[.intakeFailures] = pastWeeks(.intake, [(0, "apple_failures", 1)])
+    #expect(missed() == ["–", "never compared"])
+    answers.isHistoryUnknown = false
+    #expect(missed() == ["0", "last 7 days"])
     answers.tables[.intakeFailures] = nil
     answers.working = [.intakeFailures]
     #expect(

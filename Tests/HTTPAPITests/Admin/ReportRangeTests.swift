@@ -431,7 +431,7 @@ struct ReportRangeTests {
       (.retention, "Paid at the end of that month (period 0) and of each following one.",
         ["|Paid at the end of that month (month 0) and of each following one."]),
       (.intake, "jobs_parked: failed. With by => 'product' it is null.",
-        ["Failed jobs:|failed.", "|With “Split by: product” it is empty."]),
+        ["Failed jobs:|failed.", "|With “Product” it is empty."]),
     ] as [(Report, String, [String])])
   func definitions(report: Report, text: String, lines: [String]) {
     #expect(

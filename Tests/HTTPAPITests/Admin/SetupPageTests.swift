@@ -282,17 +282,26 @@ struct SetupPageTests {
       #expect(retried.text.matches(of: />Event \d+</).count == 2)
       #expect(retried.contains("2 attempts, 120 ms, next attempt \(Moment(now + .hours(2)).text)"))
       #expect(retried.contains(">Retrying<") && retried.contains("120 ms: Still down."))
+      // A delivery says what came before it.
+      try await webhooks.log(attempt(second, "The receiver responded with HTTP 503."))
+      try await webhooks.log(attempt(second, nil))
+      browser = try await AdminBrowser.loggedIn(api)
+      #expect(
+        try await browser.get("/admin/webhooks").text.contains(/attempts, 120 ms, after HTTP 503/))
     }
   }
 
   @Test func `a test event is sent, and its failure shown without the URL`() async throws {
     let sent = Sent()
-    let webhook = Installation.Webhook(host: "hooks.example.com") { body, _ in await sent.add(body)
+    let webhook = Installation.Webhook(origin: "https://hooks.example.com") { body, _ in
+      await sent.add(body)
     }
     try await TestAPI.run(choices: TestAPI.Choices(installation: Installation(webhook: webhook))) {
       api in
       var browser = try await AdminBrowser.loggedIn(api)
-      #expect(try await browser.get("/admin/webhooks").contains("hooks.example.com"))
+      let page = try await browser.get("/admin/webhooks")
+      #expect(page.contains("https://hooks.example.com"))
+      #expect(page.contains("set by TENURE_WEBHOOK_URL"))
       #expect(try await browser.post("/admin/webhooks/test", [], token: .none).status == 403)
       _ = try await browser.post("/admin/webhooks/test", [])
       #expect(try await browser.get("/admin/webhooks").contains("The test event was delivered."))
@@ -301,7 +310,13 @@ struct SetupPageTests {
         try await browser.get("/admin/webhooks")
           .contains("The test event was not delivered. HTTP 500."))
       let log = try await browser.get("/admin/webhooks?type=test")
-      #expect(log.contains(">Delivered<") && log.contains(">Failed<") && log.contains("HTTP 500."))
+      #expect(log.contains(">Delivered<") && log.contains(">Not delivered<"))
+      #expect(log.contains("HTTP 500."))
+      // Test events can't be delivered again.
+      #expect(!log.contains(">Redeliver</button>"))
+      // A test event is tried once.
+      #expect(
+        try await browser.get("/admin/webhooks?outcome=failed&type=test").contains("HTTP 500."))
       #expect(!log.contains("type=\"checkbox\""))
       let bodies = await sent.bodies
       #expect(bodies.count == 2)
@@ -341,7 +356,7 @@ struct SetupPageTests {
         try await browser.get("/admin/rates").contains(#"Health <span class="count">1</span>"#))
       let page = try await browser.get("/admin/health")
       for text in [
-        "1.2.3", "not reloaded since this server started", "It &lt;works&gt;.",
+        "1.2.3", "read when this server started", "It &lt;works&gt;.",
         "Check &amp; retry.", ">shop<", ">desk<", ">ops<",
         ">support<",
       ] { #expect(page.contains(text), "\(text)") }
