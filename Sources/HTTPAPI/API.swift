@@ -106,6 +106,15 @@ extension Controller {
   package func now() -> Timestamp { api.now() }
 }
 
+extension Ledger {
+  func account(_ id: String) async throws -> Account {
+    guard let account = try await accounts.account(id) else {
+      throw Problem(.unknownAccount, "No account has this ID.")
+    }
+    return account
+  }
+}
+
 typealias Next = @concurrent (Request, APIContext) async throws -> Response
 
 package struct APIContext: RequestContext, Sendable {

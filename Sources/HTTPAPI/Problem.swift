@@ -182,6 +182,8 @@ package struct ProblemCode: Hashable, CaseIterable, Sendable {
     self.title = title ?? words.prefix(1).uppercased() + words.dropFirst()
   }
 
+  static func named(_ name: String) -> ProblemCode? { allCases.first { $0.rawValue == name } }
+
   package static let invalidRequest = Self("invalid_request", .badRequest)
   package static let unauthorized = Self(
     "unauthorized", .unauthorized, "Missing or invalid API key")

@@ -34,7 +34,12 @@ extension UUID {
     }
     bytes[6] = 0x70 | bytes[6] & 0x0F
     bytes[8] = 0x80 | bytes[8] & 0x3F
-    return UUID(
+    return UUID(bytes: bytes)
+  }
+
+  /// The UUID of the first 16 bytes.
+  init(bytes: [UInt8]) {
+    self.init(
       uuid: (
         bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7], bytes[8],
         bytes[9], bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15]

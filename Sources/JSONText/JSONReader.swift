@@ -27,7 +27,6 @@ extension JSONValue {
   ///     version 1.
   ///   - keepsLongIntegersAsText: Whether an integer that exceeds 64 bits becomes a string, exactly.
   ///   - mostValues: The most values, including those in arrays and objects.
-  /// - Throws: ``JSONError``.
   package init(
     parsing bytes: some Sequence<UInt8>, toleratesRepetitions: Bool = false,
     keepsLongIntegersAsText: Bool = false, mostValues: Int = .max

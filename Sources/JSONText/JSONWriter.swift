@@ -78,9 +78,20 @@ package struct JSONWriter {
     value.write(to: &self)
   }
 
+  /// Writes an identifier or a value of an enumeration, whose raw value is the interface's name.
+  package mutating func member(_ name: String, _ value: (some RawRepresentable<String>)?) {
+    member(name, value?.rawValue)
+  }
+
   /// Writes a member unless its value is nil.
   package mutating func memberIfPresent(_ name: String, _ value: (some JSONWritable)?) {
     if let value { member(name, value) }
+  }
+
+  package mutating func memberIfPresent(
+    _ name: String, _ value: (some RawRepresentable<String>)?
+  ) {
+    memberIfPresent(name, value?.rawValue)
   }
 
   /// Writes a comma before all but the first member or element.
@@ -192,30 +203,6 @@ extension Array: JSONWritable where Element: JSONWritable {
     json.array(self) { json, element in element.write(to: &json) }
   }
 }
-
-// Identifiers and enumerations are written as their raw values, the names of the interface.
-
-extension JSONWritable where Self: RawRepresentable, RawValue == String {
-  package func write(to json: inout JSONWriter) { json.write(rawValue) }
-}
-
-extension Environment: JSONWritable {}
-extension ExactText: JSONWritable {}
-extension ProductID: JSONWritable {}
-extension ProductType: JSONWritable {}
-extension TransactionID: JSONWritable {}
-extension OriginalTransactionID: JSONWritable {}
-extension OwnershipType: JSONWritable {}
-extension PeriodType: JSONWritable {}
-extension OfferType: JSONWritable {}
-extension ChargeKind: JSONWritable {}
-extension Decision.Rule: JSONWritable {}
-extension RenewalEvidence.Reason: JSONWritable {}
-extension LedgerItem.Kind: JSONWritable {}
-extension Entitlement.State: JSONWritable {}
-extension Entitlement.Source: JSONWritable {}
-extension Entitlement.EndReason: JSONWritable {}
-extension PurchaseOrder.Status: JSONWritable {}
 
 extension Entitlement: JSONObjectWritable {
   package func writeMembers(to json: inout JSONWriter) {

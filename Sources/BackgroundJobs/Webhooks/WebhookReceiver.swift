@@ -36,7 +36,6 @@ package struct WebhookReceiver: Sendable {
   /// Whether the receiver may be on this machine or in its networks.
   let allowsPrivateAddresses: Bool
 
-  /// - Throws: ``Fault``.
   package init(
     url: Secret<String>, secrets: [Secret<String>], allowsPrivateAddresses: Bool
   ) throws {

@@ -36,8 +36,6 @@ package struct WebhookSender: Sendable {
   package func shutDown() async { await clients.shutDown() }
 
   /// Sends an event once, and returns why that failed, as a sentence without the URL.
-  ///
-  /// - Throws: `CancellationError`.
   package func send(_ body: String, at now: Timestamp) async throws -> String? {
     let body = Array(body.utf8)
     let signature = WebhookSignature.value(of: body, secrets: receiver.secrets, at: now)

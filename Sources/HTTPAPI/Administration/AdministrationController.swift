@@ -4,7 +4,6 @@ import Hummingbird
 import HummingbirdCore
 import JSONText
 package import LedgerStorage
-import NIOCore
 import Subscriptions
 
 struct AdministrationController: Controller {
@@ -61,11 +60,8 @@ struct AdministrationController: Controller {
   func export(_ request: Request, context: APIContext) async throws -> Response {
     let id = try context.parameter(.accountID)
     let administrator = try context.administrator(reason: try request.query.text(.reason))
-    guard let account = try await ledger.accounts.account(id) else {
-      throw Problem(.unknownAccount, "No account has this ID.")
-    }
     return try await AccountExport(
-      of: account, by: administrator, from: ledger, terms: terms, at: now()
+      of: try await ledger.account(id), by: administrator, from: ledger, terms: terms, at: now()
     ).response
   }
 
@@ -103,12 +99,7 @@ struct AdministrationController: Controller {
     let page = try Page(request.query)
     let last = try page.cursor { text in Int64(text).flatMap { $0 > 0 ? $0 : nil } }
     var account: Account?
-    if let id = try request.query.text(.accountID) {
-      account = try await ledger.accounts.account(id)
-      guard account != nil else {
-        throw Problem(.unknownAccount, "No account has this ID.")
-      }
-    }
+    if let id = try request.query.text(.accountID) { account = try await ledger.account(id) }
     // One more than is shown reveals whether there is a next page.
     let found = try await ledger.administration.administratorActions(
       on: account?.key, before: last, limit: page.limit + 1)

@@ -40,16 +40,12 @@ struct NotificationController: Controller {
 extension Problem {
   /// The answer to a refused notification: 401 for a wrong secret, 400 for everything else.
   fileprivate init(_ refusal: NotificationRefusal) {
-    switch refusal.code {
-    case .invalidRequest: self.init(.invalidRequest, refusal.detail)
-    case .invalidSignature: self.init(.invalidSignature, refusal.detail)
-    case .wrongBundleID: self.init(.wrongBundleID, refusal.detail)
-    case .wrongSecret:
-      self.init(.wrongSecret, refusal.detail)
+    self.init(ProblemCode.named(refusal.code.rawValue) ?? .invalidRequest, refusal.detail)
+    if refusal.code == .wrongSecret {
       // A 401 must name an authentication scheme (RFC 9110, section 15.5.2).
       headers[.wwwAuthenticate] = "SharedSecret"
-      return
+    } else {
+      status = .badRequest
     }
-    status = .badRequest
   }
 }

@@ -2,7 +2,6 @@ import HTTPTypes
 import Hummingbird
 import JSONText
 import LedgerStorage
-import NIOCore
 import Observability
 import Subscriptions
 import Synchronization

@@ -35,7 +35,7 @@ struct ReceiptController: Controller {
         json.member("environment", verified.environment)
         json.array("transactions", verified.transactions) { $0.transaction($1, in: catalogue) }
         json.memberIfPresent("order", verified.order)
-        json.member("warnings", verified.warnings)
+        json.member("warnings", verified.warnings.map(\.rawValue))
         json.member("entitlements", verified.entitlements)
         json.memberIfPresent("exchanges", exchanges)
       }
@@ -51,8 +51,7 @@ struct ReceiptController: Controller {
         json.memberIfPresent("exchanges", exchanges)
       }
     case .rejected(let id, let reason):
-      let code = ProblemCode.allCases.first { $0.rawValue == reason.code }
-      var problem = Problem(code ?? .receiptRejected, reason.detail)
+      var problem = Problem(ProblemCode.named(reason.code) ?? .receiptRejected, reason.detail)
       // Rejected submissions always get 422, whatever status the code has elsewhere.
       problem.status = .unprocessableContent
       problem.submission = Problem.RejectedSubmission(
@@ -61,8 +60,6 @@ struct ReceiptController: Controller {
     }
   }
 }
-
-extension SubmissionWarning: JSONWritable {}
 
 extension SubmissionExchange: JSONObjectWritable {
   func writeMembers(to json: inout JSONWriter) {

@@ -63,11 +63,7 @@ package struct WhatIfQuestion: Sendable {
     switch field.name {
     case TextField.bundleID.name: return .app(bundleID: text)
     case TextField.subscriptionGroup.name: return .subscriptionGroup(text)
-    case TextField.accountID.name:
-      guard let account = try await ledger.accounts.account(text) else {
-        throw Problem(.unknownAccount, "No account has this ID.")
-      }
-      return .account(account.key)
+    case TextField.accountID.name: return .account(try await ledger.account(text).key)
     default:
       let id = OriginalTransactionID(text)
       guard let line = try await ledger.line(id, environment: environment) else {

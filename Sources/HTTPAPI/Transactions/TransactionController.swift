@@ -147,7 +147,7 @@ extension JSONWriter {
     member("period_type", transaction.periodType)
     memberIfPresent("price_milliunits", transaction.priceMilliunits)
     memberIfPresent("currency", transaction.currency)
-    member("aliases", charge.aliases.map(\.transactionID))
+    member("aliases", charge.aliases.map(\.transactionID.rawValue))
     member("owner_account_id", report.ownerAccountID)
     object("decision") { json in
       json.member("rule", report.recorded.decision.rule)

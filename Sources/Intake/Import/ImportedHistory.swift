@@ -128,12 +128,6 @@ package struct ImportedHistory: Sendable {
 extension AccountKey {
   /// The same key for the same account ID, which no ledger has.
   fileprivate init(id: String) {
-    let hash = Array(SHA256.hash(data: Data(id.utf8)))
-    self.init(
-      rawValue: UUID(
-        uuid: (
-          hash[0], hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7], hash[8], hash[9],
-          hash[10], hash[11], hash[12], hash[13], hash[14], hash[15]
-        )))
+    self.init(rawValue: UUID(bytes: Array(SHA256.hash(data: Data(id.utf8)))))
   }
 }

@@ -35,8 +35,6 @@ extension AccountStore {
   ///
   /// Erasing the pseudonym removes what was in flight. Accounts merged into this one are erased,
   /// too, each as a separate action.
-  ///
-  /// - Throws: ``LedgerError/unknownAccount(_:)``.
   package func erase(
     _ accountID: String, by administrator: Administrator, at now: Timestamp
   ) async throws -> Erasure {

@@ -121,8 +121,6 @@ extension AccountStore {
   ///
   /// Those are its claims, decisions and overrides for or away from it, reports on charges it owns,
   /// and renewal statuses while it was bound.
-  ///
-  /// - Throws: ``LedgerError/unreadableEntry``.
   package func history(
     of ties: RelatedAccounts, kinds: Set<LedgerItem.Kind> = Set(LedgerItem.Kind.allCases),
     before position: HistoryPosition?, limit: Int,

@@ -149,27 +149,19 @@ struct LookupRow: Hashable, Sendable {
     case webOrderLineItem
     case accountLookup
 
-    /// The table, and the condition that selects this kind of row.
-    fileprivate var rows: (name: String, condition: String) {
+    /// The table, the condition that selects this kind of row, and the column of its key.
+    fileprivate var rows: (name: String, condition: String, key: String, keyType: String) {
       switch self {
-      case .holding: ("holding", "true")
-      case .transactionLookup: ("charge_lookup", "NOT t.is_line_item")
-      case .webOrderLineItem: ("charge_lookup", "t.is_line_item")
-      case .accountLookup: ("account_original_transaction", "true")
-      }
-    }
-
-    fileprivate var key: (name: String, type: String) {
-      switch self {
-      case .holding: ("account_id", "text")
-      case .transactionLookup, .webOrderLineItem: ("name", "text")
-      case .accountLookup: ("account_key", "uuid")
+      case .holding: ("holding", "true", "account_id", "text")
+      case .transactionLookup: ("charge_lookup", "NOT t.is_line_item", "name", "text")
+      case .webOrderLineItem: ("charge_lookup", "t.is_line_item", "name", "text")
+      case .accountLookup: ("account_original_transaction", "true", "account_key", "uuid")
       }
     }
 
     /// The columns of a unique order.
     fileprivate var columns: String {
-      "t.\(key.name), t.environment, t.original_transaction_id"
+      "t.\(rows.key), t.environment, t.original_transaction_id"
         + (self == .holding ? ", t.transaction_id, t.product_id" : "")
     }
   }
@@ -235,7 +227,7 @@ extension LookupRow {
     return select(
       table,
       where: """
-        t.\(unescaped: table.key.name) = ANY(\(keys)::\(unescaped: table.key.type)[])
+        t.\(unescaped: table.rows.key) = ANY(\(keys)::\(unescaped: table.rows.keyType)[])
           AND t.original_transaction_id = ANY(\(lines))
         """,
       limit: nil)
@@ -244,7 +236,7 @@ extension LookupRow {
   private static func select(_ table: Table, where condition: SQL, limit: Int?) -> SQL {
     let charge = table == .holding ? "t.transaction_id, t.product_id" : "''::text, ''::text"
     return """
-      SELECT t.\(unescaped: table.key.name)::text, t.environment, t.original_transaction_id,
+      SELECT t.\(unescaped: table.rows.key)::text, t.environment, t.original_transaction_id,
         \(unescaped: charge)
       FROM tenure.\(unescaped: table.rows.name) AS t
       WHERE \(unescaped: table.rows.condition) AND \(condition)
@@ -263,7 +255,7 @@ extension LookupRow {
   private var isThis: SQL { "(\(unescaped: table.columns)) = (\(values))" }
 
   private var values: SQL {
-    let (name, type) = (key.rawValue, table.key.type)
+    let (name, type) = (key.rawValue, table.rows.keyType)
     var values: SQL =
       "\(name)::\(unescaped: type), \(line.environment), \(line.originalTransactionID)"
     if let charge { values.append(", \(charge.transactionID), \(charge.productID)") }

@@ -62,8 +62,6 @@ package struct EventFeed: LedgerStore {
   // MARK: Reading
 
   /// Assigns positions to new events and reads a page of the feed.
-  ///
-  /// - Parameter cursor: The end of the previous page; nil: the oldest event.
   package func events(after cursor: FeedCursor?, limit: Int) async throws -> FeedReading {
     try await placeEvents()
     // One statement, so that no event is deleted between the check of the cursor and the page.

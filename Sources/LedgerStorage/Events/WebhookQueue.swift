@@ -190,8 +190,6 @@ package struct WebhookQueue: LedgerStore {
   }
 
   /// Delivers an event again, at once and before the others of its stream.
-  ///
-  /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
   package func redeliver(
     _ id: Int64, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Redelivery {
@@ -229,8 +227,6 @@ package struct WebhookQueue: LedgerStore {
   }
 
   /// Delivers a batch of given-up events again.
-  ///
-  /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
   package func redeliverParked(
     _ events: [Int64]? = nil, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Int {

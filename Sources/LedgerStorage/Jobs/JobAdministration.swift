@@ -68,8 +68,6 @@ extension JobQueue {
 
   /// Retries jobs now with a fresh retry window, except running ones; a submission then has a
   /// next attempt again.
-  ///
-  /// - Parameter administrator: Recorded in the audit log; nil: nothing is recorded.
   package func restartJobs(
     _ selection: JobSelection, by administrator: Administrator? = nil, at now: Timestamp
   ) async throws -> Int {

@@ -20,7 +20,6 @@ package struct JobQueue: LedgerStore {
   ///
   /// - Parameter lease: The time after which other workers may claim the jobs. It is up to 128
   ///   times longer for a job with many attempts, which may be the cause of its workers' crashes.
-  /// - Returns: The jobs by priority and age.
   package func claimJobs(
     limits: [Job.Queue: Int], worker: String, at now: Timestamp, lease: Duration
   ) async throws -> [Job] {
@@ -118,8 +117,6 @@ package struct JobQueue: LedgerStore {
   ///
   /// - Parameter limit: Leases that end then or later stay as they are; nil: those that end later
   ///   than the new end.
-  /// - Returns: The IDs of the jobs whose leases were extended. One locked by another transaction
-  ///   may be missing.
   @discardableResult
   package func extendLeases(
     of jobs: [Job], until end: Timestamp, ifEndingBefore limit: Timestamp? = nil

@@ -31,10 +31,7 @@ package struct LedgerReading: Hashable, Sendable {
   package var budgets: [String: Double] = [:]
 }
 
-/// The connections of the pool by state, the round trips in flight, and those that wait for a
-/// connection.
-///
-/// Busy connections have shared round trips in flight; leased ones are reserved by a transaction.
+/// For modules that don't import Postgres.
 package typealias ConnectionReading = PoolReading
 
 extension Maintenance {

@@ -9,7 +9,6 @@ package struct NotificationStore: LedgerStore {
   ///
   /// - Parameter processAt: When a worker processes it unless it was processed before; nil if there
   ///   is nothing to process.
-  /// - Returns: False for a duplicate.
   package func store(_ new: NewNotification, processAt: Timestamp?) async throws -> Bool {
     let body = Self.body(of: new)
     if let environment = new.environment { notificationMemory.note(environment) }

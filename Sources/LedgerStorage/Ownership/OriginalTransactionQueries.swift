@@ -47,8 +47,6 @@ package struct OwnershipStore: LedgerStore {
   }
 
   /// Completes a stored original transaction with its accounts.
-  ///
-  /// - Parameter line: The state of the original transaction, now or at an earlier time.
   private func recorded(
     _ stored: StoredOriginalTransaction, as line: OriginalTransaction, claimant: AccountKey?,
     in transaction: Transaction

@@ -10,14 +10,13 @@ extension OwnershipStore {
   ///
   /// Charges of the original transaction dated before `effectiveFrom` keep their owners; for later
   /// ones, the account counts as this charge's owner. Repeating an override changes and records
-  /// nothing.
+  /// nothing, and returns false.
   ///
   /// - Parameters:
   ///   - transaction: The charge or an alias.
   ///   - accountID: The new owner; nil: releases the charge, which is unclaimed until it is
   ///     claimed.
   ///   - effectiveFrom: When the override starts to count for later charges; nil: now.
-  /// - Returns: Whether anything changed.
   /// - Throws: ``LedgerError/unknownTransaction(_:)``, ``LedgerError/unknownAccount(_:)``,
   ///   ``LedgerError/erasedAccount(_:)``, ``LedgerError/mergedAccount(_:into:)``.
   @discardableResult
@@ -81,8 +80,6 @@ extension OwnershipStore {
     }
   }
 
-  /// - Throws: ``LedgerError/unknownAccount(_:)``, ``LedgerError/erasedAccount(_:)``,
-  ///   ``LedgerError/mergedAccount(_:into:)``.
   func lockAccount(_ id: String, in transaction: Transaction) async throws -> Account {
     let results = try await transaction.batch(
       PublishedEntitlements.lock([id]) + [AccountStore.select(account: id)])

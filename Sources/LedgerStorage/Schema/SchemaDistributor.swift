@@ -45,8 +45,6 @@ package struct SchemaDistributor: Sendable {
 
   /// Distributes every table that is not distributed yet, and the functions and views that read
   /// tables.
-  ///
-  /// - Throws: ``DistributionError``.
   package func distribute() async throws -> Outcome {
     try await requireCitus()
     try await requireRoles()
@@ -95,8 +93,6 @@ package struct SchemaDistributor: Sendable {
   /// database.
   ///
   /// To be called before the schema is made on a Citus, which fails otherwise.
-  ///
-  /// - Throws: ``DistributionError/unknownRoles(_:)``.
   package func requireRoles() async throws {
     guard try await Self.hasCitus(database) else { return }
     let unknown = try await database.query(
@@ -117,11 +113,10 @@ package struct SchemaDistributor: Sendable {
     guard unknown.isEmpty else { throw DistributionError.unknownRoles(unknown) }
   }
 
-  /// Makes functions that programs call in transactions run with the caller's privileges.
+  /// Makes functions that programs call in transactions run with the caller's privileges, and
+  /// returns whether any changed.
   ///
   /// Citus refuses rows written both as caller and as owner in one transaction.
-  ///
-  /// - Returns: Whether anything changed.
   private func useInvokersRights() async throws -> Bool {
     let owners = try await database.query(
       """

@@ -87,8 +87,6 @@ package struct SchemaMigrator: Sendable {
   }
 
   /// Checks that this program works with the schema: its own version, or a later compatible one.
-  ///
-  /// - Throws: ``LedgerError/schemaVersion(found:needed:)``.
   @discardableResult
   package func check() async throws -> SchemaStatus {
     try Self.status(of: try await Self.found(in: database), for: Self.currentVersion)

@@ -23,7 +23,6 @@ package struct SubmissionStore: LedgerStore {
   /// - Parameters:
   ///   - chains: The headers of verified signatures, which the payload is stored without.
   ///   - retryAt: When a worker takes over, unless the submission is decided before.
-  /// - Throws: ``LedgerError/erasedAccount(_:)``.
   package func new(
     id: UUID, accountID: String, receivedAt: Timestamp, payload: SubmissionPayload,
     chains: [String] = [],

@@ -48,8 +48,6 @@ extension WriteBackStore {
   /// Records a decision, for the account or the one it was merged into, and creates a new account.
   ///
   /// Repeating a decision keeps its date.
-  ///
-  /// - Throws: ``LedgerError/erasedAccount(_:)``.
   package func setConsumptionConsent(
     _ isGiven: Bool, of accountID: String, at now: Timestamp
   ) async throws -> ConsumptionConsent {

@@ -188,10 +188,7 @@ package protocol StatementRunner: Sendable {
   /// Sends statements, none of them COPY, in one round trip, and returns the rows of each; either
   /// all take effect or none.
   ///
-  /// - Parameters:
-  ///   - statements: No COPY.
-  ///   - deadline: The server's time limit; the pool's setting if nil.
-  /// - Returns: The rows of each statement, in order.
+  /// - Parameter deadline: The server's time limit; the pool's setting if nil.
   func batch(_ statements: [SQL], deadline: Duration?) async throws -> [Rows]
 }
 
