@@ -212,7 +212,7 @@ CREATE TABLE body (
     sha256    bytea       NOT NULL PRIMARY KEY,
     -- Its length in bytes, as it came.
     bytes     bigint      NOT NULL,
-    -- Its bytes in the encoding of BodyEncoding: whole, or without redundant parts. Null: pruned.
+    -- Its bytes in the encoding of BodyEncoding, compressed. Null: pruned.
     content   bytea,
     -- When it was stored, by the clock of the program; a pruned one is stored again when it comes
     -- again.
@@ -220,6 +220,7 @@ CREATE TABLE body (
     pruned_at timestamptz,
     CONSTRAINT body_pruned CHECK ((pruned_at IS NULL) = (content IS NOT NULL))
 );
+ALTER TABLE body ALTER COLUMN content SET STORAGE EXTERNAL;
 COMMENT ON TABLE body IS 'Receipts, signed data, notifications and Apple''s answers. [by sha256]';
 CREATE INDEX body_by_age ON body (stored_at) WHERE pruned_at IS NULL;
 
@@ -230,15 +231,6 @@ CREATE TABLE certificate_chain (
     header text  NOT NULL CHECK (length(header) BETWEEN 1 AND 16384)
 );
 COMMENT ON TABLE certificate_chain IS 'The headers of signed data, with their certificates. [by sha256]';
-
-DO $$
-BEGIN
-    -- Four times as fast as pglz, but a server may have been built without it.
-    ALTER TABLE body ALTER COLUMN content SET COMPRESSION lz4;
-EXCEPTION WHEN feature_not_supported THEN
-    NULL;
-END
-$$;
 
 -- A submission of a receipt or of signed transactions. The id is a UUID of version 7, so that it
 -- sorts by time and the table can be partitioned by ranges of it.
