@@ -114,7 +114,8 @@ let package = Package(
         "CZlib", "JSONText", "Postgres", "Subscriptions", coreMetrics, crypto, logging,
       ],
       resources: [
-        .embedInCode("Resources/bodies.dictionary"), .embedInCode("Resources/schema.sql"),
+        .embedInCode("Resources/bodies.dictionary"),
+        .embedInCode("Resources/entries.dictionary"), .embedInCode("Resources/schema.sql"),
       ],
       swiftSettings: optimized),
 

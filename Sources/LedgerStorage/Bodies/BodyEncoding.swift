@@ -5,9 +5,9 @@ import JSONText
 ///
 /// A body is stored as pieces, without what another row has or what follows from the rest: signed data
 /// without the headers that contain its certificates, Base64 as the bytes that it means. The number of
-/// headers comes first, then their digests, the length of the pieces, and the pieces, compressed by
-/// ``Deflate``. ``split(_:leavingOut:)`` returns no form that does not give the body back byte by byte,
-/// so it can't lose anything, whatever the body is.
+/// headers comes first, then their digests and the pieces, compressed by ``Deflate``.
+/// ``split(_:leavingOut:)`` returns no form that does not give the body back byte by byte, so it can't
+/// lose anything, whatever the body is.
 enum BodyEncoding {
   /// The kinds of pieces.
   private enum Piece: UInt8 {
@@ -39,9 +39,7 @@ enum BodyEncoding {
   }
 
   private static func content(_ pieces: [UInt8], lacking headers: [ChainHeader]) -> [UInt8] {
-    var content = [UInt8(headers.count)] + headers.flatMap(\.digest)
-    content.appendLength(pieces.count)
-    return content + Deflate.compress(pieces)
+    [UInt8(headers.count)] + headers.flatMap(\.digest) + Deflate.bodies.compress(pieces)
   }
 
   /// The digests of the headers that an encoded body lacks.
@@ -57,9 +55,8 @@ enum BodyEncoding {
   /// dictionary.
   static func join(_ content: [UInt8], with headers: [ChainHeader]) -> [UInt8]? {
     let used = missingHeaders(of: content).map { digest in headers.first { $0.digest == digest } }
-    var rest = content.dropFirst(1 + used.count * digestLength)
-    guard !used.contains(where: { $0 == nil }), let length = rest.popLength(),
-      let pieces = Deflate.decompress(rest, length: length)
+    guard !used.contains(where: { $0 == nil }),
+      let pieces = Deflate.bodies.decompress(content.dropFirst(1 + used.count * digestLength))
     else { return nil }
     var reader = PieceReader(headers: used.compactMap(\.self), rest: pieces[...])
     return reader.body()
@@ -183,36 +180,30 @@ enum BodyEncoding {
 }
 
 extension [UInt8] {
-  /// Appends a number in groups of seven bits, the lowest first.
-  fileprivate mutating func appendLength(_ length: Int) {
-    var length = length
+  /// Appends bytes after their number, in groups of seven bits, the lowest first.
+  fileprivate mutating func appendWithLength(_ bytes: some Collection<UInt8>) {
+    var length = bytes.count
     while length >= 0x80 {
       append(UInt8(length & 0x7F) | 0x80)
       length >>= 7
     }
     append(UInt8(length))
-  }
-
-  fileprivate mutating func appendWithLength(_ bytes: some Collection<UInt8>) {
-    appendLength(bytes.count)
     self += bytes
   }
 }
 
 extension ArraySlice<UInt8> {
-  fileprivate mutating func popLength() -> Int? {
+  fileprivate mutating func popWithLength() -> ArraySlice<UInt8>? {
     var length = 0
     for shift in stride(from: 0, to: 35, by: 7) {
       guard let byte = popFirst() else { return nil }
       length |= Int(byte & 0x7F) << shift
-      if byte & 0x80 == 0 { return length }
+      guard byte & 0x80 != 0 else {
+        guard length <= count else { return nil }
+        defer { removeFirst(length) }
+        return prefix(length)
+      }
     }
     return nil
-  }
-
-  fileprivate mutating func popWithLength() -> ArraySlice<UInt8>? {
-    guard let length = popLength(), length <= count else { return nil }
-    defer { removeFirst(length) }
-    return prefix(length)
   }
 }

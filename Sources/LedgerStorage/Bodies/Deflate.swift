@@ -1,15 +1,17 @@
 import CZlib
 
-/// zlib's format (RFC 1950) with a preset dictionary, which holds what receipts, Apple's answers and
-/// signed data have in common: the names of members and attributes, and usual values.
+/// zlib's format (RFC 1950) with a preset dictionary of what the compressed texts have in common.
 ///
-/// The stream names the dictionary by its checksum. What was stored with it needs it forever.
-enum Deflate {
-  private static let dictionary = PackageResources.bodies_dictionary
-  /// zlib's highest ratio, rounded up.
-  private static let mostBytesPerByte = 1100
+/// A stream names its dictionary by a checksum. What was stored with one needs it forever.
+struct Deflate: Sendable {
+  /// For receipts, Apple's answers and signed data.
+  static let bodies = Deflate(dictionary: PackageResources.bodies_dictionary)
+  /// For the entries of the ledger and the data of events.
+  static let entries = Deflate(dictionary: PackageResources.entries_dictionary)
 
-  static func compress(_ bytes: [UInt8]) -> [UInt8] {
+  let dictionary: [UInt8]
+
+  func compress(_ bytes: [UInt8]) -> [UInt8] {
     // More than zlib's bound.
     let capacity = bytes.count + bytes.count / 8 + 64
     let compressed = unsafe [UInt8](unsafeUninitializedCapacity: capacity) { output, count in
@@ -25,22 +27,23 @@ enum Deflate {
     return compressed
   }
 
-  /// Undoes ``compress(_:)``; nil if the bytes are damaged, of another length or compressed with another
-  /// dictionary.
-  static func decompress(_ compressed: ArraySlice<UInt8>, length: Int) -> [UInt8]? {
-    guard length <= compressed.count * mostBytesPerByte else { return nil }
-    var isDone = false
-    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: length) { output, count in
-      unsafe compressed.withUnsafeBufferPointer { input in
-        unsafe dictionary.withUnsafeBufferPointer { dictionary in
-          isDone =
-            unsafe tenure_inflate(
+  /// Undoes ``compress(_:)``; nil if the bytes are damaged or were compressed with another dictionary.
+  func decompress(_ compressed: ArraySlice<UInt8>) -> [UInt8]? {
+    var capacity = compressed.count * 8 + 1024
+    while true {
+      var length: Int64 = -1
+      let bytes = unsafe [UInt8](unsafeUninitializedCapacity: capacity) { output, count in
+        unsafe compressed.withUnsafeBufferPointer { input in
+          unsafe dictionary.withUnsafeBufferPointer { dictionary in
+            length = unsafe tenure_inflate(
               input.baseAddress, input.count, dictionary.baseAddress, dictionary.count,
-              output.baseAddress, length) != 0
+              output.baseAddress, capacity)
+          }
         }
+        count = max(0, Int(length))
       }
-      count = isDone ? length : 0
+      guard length == -2 else { return length < 0 ? nil : bytes }
+      capacity *= 8
     }
-    return isDone ? bytes : nil
   }
 }

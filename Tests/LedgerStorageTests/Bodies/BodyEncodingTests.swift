@@ -153,20 +153,44 @@ struct BodyEncodingTests {
     }
   }
 
-  @Test func `what was compressed with another dictionary is not read`() throws {
-    let bytes = Array(#"{"transactionId":"430000000000001"}"#.utf8)
-    let compressed = Deflate.compress(bytes)
-    #expect(Deflate.decompress(compressed[...], length: bytes.count) == bytes)
-    #expect(Deflate.decompress(compressed[...], length: bytes.count - 1) == nil)
-    #expect(Deflate.decompress(compressed[...], length: bytes.count + 1) == nil)
-    #expect(Deflate.decompress((compressed + [0])[...], length: bytes.count) == nil)
-    #expect(Deflate.decompress(compressed[...], length: .max) == nil)
-    // The checksum of the dictionary follows the first two bytes, and never changes: what is stored
-    // names it.
-    #expect(Array(compressed[2..<6]) == [0xF2, 0xAC, 0x16, 0xB5])
-    var other = compressed
-    other[5] ^= 1
-    #expect(Deflate.decompress(other[...], length: bytes.count) == nil)
+  @Test(
+    arguments: [
+      (Deflate.bodies, [0xF2, 0xAC, 0x16, 0xB5]), (Deflate.entries, [0x8D, 0xBA, 0x9B, 0xE9]),
+    ] as [(Deflate, [UInt8])])
+  func `what was compressed with another dictionary is not read`(
+    deflate: Deflate, checksum: [UInt8]
+  ) throws {
+    for bytes in ["", "[]", #"{"transactionId":"430000000000001"}"#].map({ Array($0.utf8) }) {
+      let compressed = deflate.compress(bytes)
+      #expect(deflate.decompress(compressed[...]) == bytes)
+      // The checksum of the dictionary follows the first two bytes, and never changes: what is
+      // stored names it.
+      #expect(Array(compressed[2..<6]) == checksum)
+      let other = Deflate(dictionary: deflate.dictionary + [0])
+      #expect(other.decompress(compressed[...]) == nil)
+      #expect(deflate.decompress(other.compress(bytes)[...]) == nil)
+      #expect(deflate.decompress((compressed + [0])[...]) == nil)
+      for end in compressed.indices { #expect(deflate.decompress(compressed[..<end]) == nil) }
+    }
+    // Whatever the ratio.
+    let long = [UInt8](repeating: 7, count: 3_000_000) + (0..<70_000).map { UInt8($0 % 251) }
+    let compressed = deflate.compress(long)
+    #expect(compressed.count < 20_000)
+    #expect(deflate.decompress(compressed[...]) == long)
+  }
+
+  @Test func `a compressed text is known by its first byte`() throws {
+    #expect(CompressedText(rawValue: Array(#"{"a":1}"#.utf8))?.text == #"{"a":1}"#)
+    for length in [0, 1, 100, 10_000, 20_000, 100_000] {
+      let text = "[" + String(repeating: "ä", count: length) + "]"
+      let compressed = Deflate.entries.compress(Array(text.utf8))
+      #expect(CompressedText(rawValue: compressed)?.text == text)
+      #expect(![UInt8(ascii: "["), UInt8(ascii: "{")].contains(compressed[0]))
+    }
+    #expect(CompressedText(rawValue: []) == nil)
+    #expect(CompressedText(rawValue: Array("x".utf8)) == nil)
+    #expect(CompressedText(rawValue: [UInt8(ascii: "{"), 0xFF]) == nil)
+    #expect(CompressedText(rawValue: Deflate.bodies.compress(Array("[]".utf8))) == nil)
   }
 
   // MARK: Dates of requests
