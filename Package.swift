@@ -106,13 +106,16 @@ let package = Package(
       name: "Postgres",
       dependencies: ["CLibpq", "Secrets", collections, coreMetrics, logging, tracing],
       swiftSettings: optimized),
+    .systemLibrary(
+      name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
     .target(
       name: "LedgerStorage",
       dependencies: [
-        "JSONText", "Postgres", "Subscriptions", coreMetrics, crypto, logging,
+        "CZlib", "JSONText", "Postgres", "Subscriptions", coreMetrics, crypto, logging,
       ],
       resources: [
-        .embedInCode("Resources/schema.sql")
+        .embedInCode("Resources/bodies.dictionary"),
+        .embedInCode("Resources/entries.dictionary"), .embedInCode("Resources/schema.sql"),
       ],
       swiftSettings: strict),
 

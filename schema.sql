@@ -212,7 +212,7 @@ CREATE TABLE body (
     sha256    bytea       NOT NULL PRIMARY KEY,
     -- Its length in bytes, as it came.
     bytes     bigint      NOT NULL,
-    -- Its bytes in the encoding of BodyEncoding: whole, or without redundant parts. Null: pruned.
+    -- Its bytes in the encoding of BodyEncoding, compressed. Null: pruned.
     content   bytea,
     -- When it was stored, by the clock of the program; a pruned one is stored again when it comes
     -- again.
@@ -220,6 +220,7 @@ CREATE TABLE body (
     pruned_at timestamptz,
     CONSTRAINT body_pruned CHECK ((pruned_at IS NULL) = (content IS NOT NULL))
 );
+ALTER TABLE body ALTER COLUMN content SET STORAGE EXTERNAL;
 COMMENT ON TABLE body IS 'Receipts, signed data, notifications and Apple''s answers. [by sha256]';
 CREATE INDEX body_by_age ON body (stored_at) WHERE pruned_at IS NULL;
 
@@ -230,15 +231,6 @@ CREATE TABLE certificate_chain (
     header text  NOT NULL CHECK (length(header) BETWEEN 1 AND 16384)
 );
 COMMENT ON TABLE certificate_chain IS 'The headers of signed data, with their certificates. [by sha256]';
-
-DO $$
-BEGIN
-    -- Four times as fast as pglz, but a server may have been built without it.
-    ALTER TABLE body ALTER COLUMN content SET COMPRESSION lz4;
-EXCEPTION WHEN feature_not_supported THEN
-    NULL;
-END
-$$;
 
 -- A submission of a receipt or of signed transactions. The id is a UUID of version 7, so that it
 -- sorts by time and the table can be partitioned by ranges of it.
@@ -282,7 +274,7 @@ COMMENT ON TABLE submission IS
 -- For administrators, so that it may fan out.
 CREATE INDEX submission_by_account ON submission (account_key, submission_id);
 -- For pruning and erasing: the references to a body.
-CREATE INDEX submission_by_body ON submission (body_sha256);
+CREATE INDEX submission_by_body ON submission USING hash (body_sha256);
 CREATE INDEX submission_rejected
     ON submission (((decided_at AT TIME ZONE 'UTC')::date)) WHERE status = 'rejected';
 
@@ -308,7 +300,7 @@ CREATE TABLE submission_exchange (
 );
 COMMENT ON TABLE submission_exchange IS
     'The exchanges with Apple about a submission, in order. [by submission_id]';
-CREATE INDEX submission_exchange_by_body ON submission_exchange (body_sha256);
+CREATE INDEX submission_exchange_by_body ON submission_exchange USING hash (body_sha256);
 CREATE INDEX submission_exchange_failed
     ON submission_exchange (((asked_at AT TIME ZONE 'UTC')::date))
     WHERE fault IS NOT NULL OR http_status <> 200;
@@ -345,7 +337,7 @@ CREATE TABLE notification (
 );
 COMMENT ON TABLE notification IS 'Notifications as Apple sent them. [by notification_id]';
 CREATE INDEX notification_by_time ON notification (received_at);
-CREATE INDEX notification_by_body ON notification (body_sha256);
+CREATE INDEX notification_by_body ON notification USING hash (body_sha256);
 CREATE INDEX notification_from_history
     ON notification (((received_at AT TIME ZONE 'UTC')::date)) WHERE arrival = 'history';
 CREATE INDEX notification_rejected
@@ -372,7 +364,7 @@ CREATE TABLE notification_exchange (
 );
 COMMENT ON TABLE notification_exchange IS
     'The exchanges with Apple about a notification, in order. [by notification_id]';
-CREATE INDEX notification_exchange_by_body ON notification_exchange (body_sha256);
+CREATE INDEX notification_exchange_by_body ON notification_exchange USING hash (body_sha256);
 
 -- The key of the advisory lock on a body: a part of its digest.
 CREATE OR REPLACE FUNCTION body_lock(digest bytea)
@@ -761,8 +753,8 @@ COMMENT ON TABLE original_transaction IS
     'The head of each chain and the current state. [by original_transaction_id]';
 -- The append-only ledger. An entry has the items that one recording appends to an original
 -- transaction: what Apple said, claims, overrides, decisions. `body` is a JSON array of them, in a
--- format version; `hash` is SHA-256 over the previous hash and every other column, so that no entry
--- can change without all later ones.
+-- format version; `hash` is SHA-256 over the previous hash and every other column, of the body its
+-- text, so that no entry can change without all later ones.
 CREATE TABLE ledger_entry (
     environment             text        NOT NULL,
     original_transaction_id text        NOT NULL,
@@ -774,7 +766,8 @@ CREATE TABLE ledger_entry (
     source                  text        NOT NULL,
     source_id               text,
     format                  smallint    NOT NULL,
-    body                    text        NOT NULL,
+    -- Compressed: see CompressedText.
+    body                    bytea       NOT NULL,
     -- By the database's clock, because a program's may be slow, and no earlier than that of the entry
     -- before. Determines the checkpoints that cover the entry.
     stored_at               timestamptz NOT NULL,
@@ -1559,6 +1552,9 @@ CREATE TABLE movement_day (
         period_type, currency, price_source)
 );
 COMMENT ON TABLE movement_day IS 'Projection: daily sums of movements. [local]';
+-- Those that add up to nothing, which the roll-up deletes.
+CREATE INDEX movement_day_of_nothing ON movement_day (day)
+    WHERE number = 0 AND amount_milliunits = 0 AND mrr_twelfths = 0;
 
 -- Exchange rates to the operator's currency, from a day on: sums across currencies need them. A
 -- rate is corrected or removed by another row for the same day; the earlier one stays for reports as
@@ -1637,8 +1633,8 @@ CREATE TABLE event (
     occurred_at    timestamptz NOT NULL,
     -- Null: about an unclaimed charge.
     account_key    uuid,
-    -- JSON without account ids.
-    data           text        NOT NULL,
+    -- JSON without account ids, compressed if it has an account: see CompressedText.
+    data           bytea       NOT NULL,
     -- By the database's clock; retention counts from here.
     stored_at      timestamptz NOT NULL DEFAULT now()
 );
@@ -1970,7 +1966,8 @@ BEGIN
             ON store_transaction, renewal_status, ownership_action, charge_lookup,
                 account_original_transaction, holding, published_entitlement,
                 account, account_grant, purchase_order, consumption_consent, imported_source,
-                account_change, admin_session, event, job, webhook_delivery, movement_change
+                account_change, admin_session, event, job, webhook_delivery, movement_change,
+                movement_day
             TO tenure_program;
         -- What is recorded stays: only what changes in the life of a row may be updated.
         GRANT UPDATE (published_at, merged_into_key, label, email) ON account TO tenure_program;

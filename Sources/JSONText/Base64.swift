@@ -27,6 +27,10 @@ package enum Base64 {
 
   package static func isDigit(url byte: UInt8) -> Bool { urlDigits[Int(byte)] != noDigit }
 
+  package static func isDigit(standard byte: UInt8) -> Bool {
+    standardDigits[Int(byte)] != noDigit
+  }
+
   private static let urlDigits = digits(endingWith: "-_")
   private static let standardDigits = digits(endingWith: "+/")
   /// The table's value for invalid characters; it has more than six bits.

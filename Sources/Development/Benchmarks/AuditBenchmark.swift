@@ -113,18 +113,18 @@ struct AuditBenchmark: Sendable {
     while true {
       let entries = try await pool.query(
         """
-        SELECT \(unescaped: table.chain)::text, number, body, hash FROM tenure.\(unescaped: table.name)
+        SELECT \(unescaped: table.chain)::text, number, \(unescaped: table.body), hash FROM tenure.\(unescaped: table.name)
         WHERE \(unescaped: table.condition)
           AND (\(unescaped: table.chain), number)
             > (\(chain)::\(unescaped: table.type), \(number))
         ORDER BY \(unescaped: table.chain), number LIMIT \(page)
         """
-      ).decode(String.self, Int.self, String.self, [UInt8].self)
+      ).decode(String.self, Int.self, CompressedText.self, [UInt8].self)
       guard let last = entries.last else { return total }
       for (_, _, body, hash) in entries {
         var digest = SHA256()
         digest.update(data: hash)
-        digest.update(data: Data(body.utf8))
+        digest.update(data: Data(body.text.utf8))
         _ = digest.finalize()
       }
       (total, chain, number) = (total + entries.count, last.0, last.1)
@@ -139,6 +139,8 @@ private struct EntryTable {
   var type: String
   /// Before all chains.
   var start: String
+  /// The column of a ``CompressedText``.
+  var body = "body"
   var condition = "true"
 }
 
@@ -152,7 +154,7 @@ extension AuditBenchmark.Kind {
     case .accounts:
       EntryTable(
         name: "account_entry", chain: "account_key", type: "uuid",
-        start: "00000000-0000-0000-0000-000000000000")
+        start: "00000000-0000-0000-0000-000000000000", body: "convert_to(body, 'UTF8')")
     }
   }
 }

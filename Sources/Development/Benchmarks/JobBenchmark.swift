@@ -88,8 +88,8 @@ struct JobBenchmark: Sendable {
     UPDATE tenure.purchase_order SET status = 'expired' \
     WHERE account_key = :account_key::uuid AND order_id = :subject::uuid;
     INSERT INTO tenure.event (type, occurred_at, account_key, data) \
-    VALUES ('order.expired', now(), :account_key::uuid, '{"order_id":"' || :subject \
-    || '","product_id":"\(SampleAccounts.productID)"}');
+    VALUES ('order.expired', now(), :account_key::uuid, convert_to('{"order_id":"' || :subject \
+    || '","product_id":"\(SampleAccounts.productID)"}', 'UTF8'));
     DELETE FROM tenure.job WHERE job_id = :job_id;
     COMMIT;
     """

@@ -201,7 +201,7 @@ extension AccountStore {
         ORDER BY recorded_at DESC, environment DESC, original_transaction_id DESC, number DESC
         LIMIT \(limit)
         """)
-    ).decode(into: StoredEntry.init)
+    ).decode(into: StoredEntry.read)
   }
 
   /// Reads the bindings of the original transactions whose renewal statuses are among some items.
@@ -262,7 +262,8 @@ extension AccountStore {
     of account: AccountKey, before last: EventPosition?, limit: Int
   ) async throws -> [PublishedEvent] {
     try await database.query(Self.selectEvents(of: account, before: last, limit: limit))
-      .decode(Int64.self, String.self, Timestamp.self, String.self).map { $0 }
+      .decode(Int64.self, String.self, Timestamp.self, CompressedText.self)
+      .map { ($0, $1, $2, $3.text) }
   }
 
   static func selectEvents(of account: AccountKey, before last: EventPosition?, limit: Int) -> SQL {

@@ -326,9 +326,9 @@ package struct AccountStore: LedgerStore {
       WHERE e.account_key = \(account) AND \(rest)
       ORDER BY e.occurred_at, e.event_id LIMIT \(limit)
       """
-    ).decode(Timestamp.self, Int64.self, String.self, AccountKey?.self, String.self).map {
+    ).decode(Timestamp.self, Int64.self, String.self, AccountKey?.self, CompressedText.self).map {
       occurredAt, id, beginning, _, data in
-      (position: (occurredAt, id), text: FeedPage.event(beginning, of: name, data))
+      (position: (occurredAt, id), text: FeedPage.event(beginning, of: name, data.text))
     }
   }
 }

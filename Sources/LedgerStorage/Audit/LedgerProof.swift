@@ -125,7 +125,7 @@ extension LedgerAuditor {
   package func proof(of line: OriginalTransactionKey, isProven: Bool) async throws -> LedgerProof {
     let entries = try await database.query(
       StoredEntry.select("\(line.condition) ORDER BY number")
-    ).decode(into: StoredEntry.init)
+    ).decode(into: StoredEntry.read)
     let checkpoint = isProven ? try await checkpoints(limit: 1).first : nil
     var path: [LedgerProof.Step] = []
     var covered = 0

@@ -16,26 +16,27 @@ struct ChainHeader: Hashable, Sendable {
 /// A body to be stored, content-addressed.
 struct NewBody: Sendable {
   let digest: [UInt8]
-  private let bytes: [UInt8]
+  private let length: Int64
+  private let content: [UInt8]
+  private let missing: [ChainHeader]
   private let arrivedAt: Timestamp
-  private let headers: [ChainHeader]
 
+  /// Compresses the body, so not in a database transaction.
+  ///
   /// - Parameter headers: The headers of verified signatures, which it is stored without.
   init(_ bytes: [UInt8], at arrivedAt: Timestamp, leavingOut headers: [ChainHeader] = []) {
-    self.bytes = bytes
-    self.arrivedAt = arrivedAt
-    self.headers = headers
     digest = Array(SHA256.hash(data: bytes))
+    length = Int64(bytes.count)
+    (content, missing) = BodyEncoding.split(bytes, leavingOut: headers)
+    self.arrivedAt = arrivedAt
   }
 
   /// Stores it, unless it is there, and keeps others from deleting it before the transaction ends.
   var store: SQL {
-    let (content, missing) = BodyEncoding.split(bytes, leavingOut: headers)
-    return """
-      SELECT tenure.store_body(\(digest), \(Int64(bytes.count)), \(content),
-        \(missing.map(\.digest)), \(missing.map { String(decoding: $0.bytes, as: UTF8.self) }),
-        \(arrivedAt))
-      """
+    """
+    SELECT tenure.store_body(\(digest), \(length), \(content), \(missing.map(\.digest)),
+      \(missing.map { String(decoding: $0.bytes, as: UTF8.self) }), \(arrivedAt))
+    """
   }
 }
 

@@ -3,26 +3,20 @@ import JSONText
 
 /// The form in which bodies are stored.
 ///
-/// A body is stored without what another row has or what follows from the rest: signed data without
-/// the headers that contain its certificates, Base64 as the bytes that it means. The first byte
-/// names the form. ``split(_:leavingOut:)`` returns no form that does not give the body back byte by
-/// byte, so it can't lose anything, whatever the body is.
+/// A body is stored as pieces, without what another row has or what follows from the rest: signed data
+/// without the headers that contain its certificates, Base64 as the bytes that it means. The number of
+/// headers comes first, then their digests and the pieces, compressed by ``Deflate``.
+/// ``split(_:leavingOut:)`` returns no form that does not give the body back byte by byte, so it can't
+/// lose anything, whatever the body is.
 enum BodyEncoding {
-  private enum Form: UInt8 {
-    /// The rest is the body.
-    case whole
-    /// The rest is the Base64-decoded body.
-    case base64
-    /// The digests of headers and the body's pieces.
-    case signed
-  }
-
-  /// The kinds of pieces of signed data.
+  /// The kinds of pieces.
   private enum Piece: UInt8 {
     /// A length and bytes.
     case text
     /// A JWS: the number of its header, its payload as pieces and its signature, each with a length.
     case jws
+    /// Base64 with padding: what it means, as pieces with a length.
+    case base64
   }
 
   private static let digestLength = 32
@@ -36,59 +30,68 @@ enum BodyEncoding {
     -> (content: [UInt8], headers: [ChainHeader])
   {
     var writer = PieceWriter(headers: headers)
-    let pieces = headers.isEmpty ? [] : writer.pieces(of: body[...])
-    if !writer.used.isEmpty, writer.used.count <= UInt8.max {
-      let content =
-        [Form.signed.rawValue, UInt8(writer.used.count)] + writer.used.flatMap(\.digest) + pieces
+    let pieces = writer.pieces(of: body[...])
+    if writer.used.count <= UInt8.max {
+      let content = content(pieces, lacking: writer.used)
       if join(content, with: writer.used) == body { return (content, writer.used) }
     }
-    if let bytes = Base64.decode(standard: body), !bytes.isEmpty {
-      return ([Form.base64.rawValue] + bytes, [])
-    }
-    return ([Form.whole.rawValue] + body, [])
+    return (content(PieceWriter.whole(body), lacking: []), [])
+  }
+
+  private static func content(_ pieces: [UInt8], lacking headers: [ChainHeader]) -> [UInt8] {
+    [UInt8(headers.count)] + headers.flatMap(\.digest) + Deflate.bodies.compress(pieces)
   }
 
   /// The digests of the headers that an encoded body lacks.
   static func missingHeaders(of content: [UInt8]) -> [[UInt8]] {
-    guard content.count > 1, content[0] == Form.signed.rawValue else { return [] }
-    let digests = content[2...].prefix(Int(content[1]) * digestLength)
+    guard let count = content.first else { return [] }
+    let digests = content[1...].prefix(Int(count) * digestLength)
     return stride(from: digests.startIndex, to: digests.endIndex, by: digestLength).map {
       Array(digests[$0..<min($0 + digestLength, digests.endIndex)])
     }
   }
 
-  /// Decodes a body; nil if it is damaged or a header is missing.
+  /// Decodes a body; nil if it is damaged, a header is missing, or it was compressed with an unknown
+  /// dictionary.
   static func join(_ content: [UInt8], with headers: [ChainHeader]) -> [UInt8]? {
-    guard let first = content.first, let form = Form(rawValue: first) else { return nil }
-    let rest = content.dropFirst()
-    switch form {
-    case .whole: return Array(rest)
-    case .base64: return Array(Data(rest).base64EncodedString().utf8)
-    case .signed:
-      let used = missingHeaders(of: content).map { digest in
-        headers.first { $0.digest == digest }
-      }
-      guard !used.contains(where: { $0 == nil }) else { return nil }
-      var reader = PieceReader(
-        headers: used.compactMap(\.self), rest: rest.dropFirst(1 + used.count * digestLength))
-      return reader.body()
-    }
+    let used = missingHeaders(of: content).map { digest in headers.first { $0.digest == digest } }
+    guard !used.contains(where: { $0 == nil }),
+      let pieces = Deflate.bodies.decompress(content.dropFirst(1 + used.count * digestLength))
+    else { return nil }
+    var reader = PieceReader(headers: used.compactMap(\.self), rest: pieces[...])
+    return reader.body()
   }
 
-  /// Finds the JWS of a body and of their payloads.
+  /// Finds the JWS and the Base64 of a body, and of what they mean.
   private struct PieceWriter {
     let headers: [ChainHeader]
     var used: [ChainHeader] = []
 
     private static let start = UInt8(ascii: "e")  // Every header is an object, `{"` in Base64
     private static let dot = UInt8(ascii: ".")
+    /// Names and numbers are shorter.
+    private static let shortestBase64 = 80
+
+    static func whole(_ body: [UInt8]) -> [UInt8] {
+      var pieces: [UInt8] = []
+      append(body[...], to: &pieces)
+      return pieces
+    }
 
     mutating func pieces(of text: ArraySlice<UInt8>) -> [UInt8] {
       var pieces: [UInt8] = []
       var textStart = text.startIndex
       var index = text.startIndex
+      var digitsEnd = index
       while index < text.endIndex {
-        guard text[index] == Self.start, let (piece, end) = jws(at: index, in: text) else {
+        var found = text[index] == Self.start ? jws(at: index, in: text) : nil
+        if found == nil, index >= digitsEnd {
+          digitsEnd = text[index...].firstIndex { !Base64.isDigit(standard: $0) } ?? text.endIndex
+          if digitsEnd - index >= Self.shortestBase64 {
+            found = base64(text[index..<digitsEnd], in: text)
+          }
+        }
+        guard let (piece, end) = found else {
           index += 1
           continue
         }
@@ -105,6 +108,16 @@ enum BodyEncoding {
       guard !text.isEmpty else { return }
       pieces.append(Piece.text.rawValue)
       pieces.appendWithLength(text)
+    }
+
+    private mutating func base64(
+      _ digits: ArraySlice<UInt8>, in text: ArraySlice<UInt8>
+    ) -> (piece: [UInt8], end: Int)? {
+      let padding = text[digits.endIndex...].prefix(2).prefix { $0 == UInt8(ascii: "=") }
+      guard let bytes = Base64.decode(standard: Array(digits + padding)) else { return nil }
+      var piece = [Piece.base64.rawValue]
+      piece.appendWithLength(pieces(of: bytes[...]))
+      return (piece, padding.endIndex)
     }
 
     private mutating func jws(
@@ -153,6 +166,11 @@ enum BodyEncoding {
           body += Base64.encode(url: payload[...]).utf8
           body.append(UInt8(ascii: "."))
           body += Base64.encode(url: signature).utf8
+        case .base64:
+          guard let pieces = rest.popWithLength() else { return nil }
+          var meant = PieceReader(headers: headers, rest: pieces)
+          guard let meant = meant.body() else { return nil }
+          body += Data(meant).base64EncodedString().utf8
         case nil: return nil
         }
       }

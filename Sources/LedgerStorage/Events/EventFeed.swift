@@ -86,7 +86,7 @@ package struct EventFeed: LedgerStore {
       """
     ).decode(
       Int64.self, Int64.self, Int64?.self, Int64?.self, Int64?.self, String?.self,
-      AccountKey?.self, String?.self)
+      AccountKey?.self, CompressedText?.self)
     guard let (trimmedTo, end, storedAt, _, _, _, _, _) = rows.first else {
       preconditionFailure("The feed has its row from the schema.")
     }
@@ -99,7 +99,7 @@ package struct EventFeed: LedgerStore {
     }
     let accounts = try await ownership.accountIDs(of: Set(rows.compactMap(\.6)))
     let events = rows.compactMap { row in
-      row.5.map { FeedPage.event($0, of: row.6.flatMap { accounts[$0] }, row.7) }
+      row.5.map { FeedPage.event($0, of: row.6.flatMap { accounts[$0] }, row.7?.text) }
     }
     return .page(FeedPage(events: events, next: last ?? start))
   }

@@ -96,7 +96,8 @@ package struct WebhookQueue: LedgerStore {
       guard results[1].count == 1 else { return nil }
       guard
         let (id, attempts, dueSince, beginning, _, data) = try results[2].decodeFirst(
-          Int64.self, Int.self, Timestamp.self, String.self, AccountKey?.self, String.self)
+          Int64.self, Int.self, Timestamp.self, String.self, AccountKey?.self,
+          CompressedText.self)
       else {
         try await transaction.commit(with: job.completion)
         return nil
@@ -108,7 +109,7 @@ package struct WebhookQueue: LedgerStore {
       let account = try results[3].decodeFirst(String.self)
       return WebhookDelivery(
         eventID: id, stream: stream, attempts: attempts, dueSince: dueSince,
-        body: FeedPage.event(beginning, of: account, data))
+        body: FeedPage.event(beginning, of: account, data.text))
     }
   }
 
@@ -164,8 +165,8 @@ package struct WebhookQueue: LedgerStore {
       ORDER BY a.attempted_at DESC, a.event_id DESC LIMIT \(limit)
       """
     ).decode(
-      Int64.self, Timestamp.self, String?.self, String?.self, AccountKey?.self, String?.self,
-      Timestamp?.self)
+      Int64.self, Timestamp.self, String?.self, String?.self, AccountKey?.self,
+      CompressedText?.self, Timestamp?.self)
     let attempts = try await database.query(
       """
       SELECT event_id, attempted_at, took_ms, failure FROM tenure.webhook_attempt
@@ -179,7 +180,7 @@ package struct WebhookQueue: LedgerStore {
       let account = account.flatMap { accounts[$0] }
       return (
         attempts.filter { $0.eventID == id && (id != 0 || $0.at == at) }, type, account,
-        beginning.map { FeedPage.event($0, of: account, data) }, retryAt
+        beginning.map { FeedPage.event($0, of: account, data?.text) }, retryAt
       )
     }
   }
@@ -304,8 +305,8 @@ extension SQL {
   fileprivate static let eventStream: SQL = """
     coalesce(
       e.account_key::text,
-      'line/' || (e.data::json ->> 'environment') || '/'
-        || (e.data::json ->> 'original_transaction_id'),
+      'line/' || (convert_from(e.data, 'UTF8')::json ->> 'environment') || '/'
+        || (convert_from(e.data, 'UTF8')::json ->> 'original_transaction_id'),
       'event/' || e.event_id)
     """
 }

@@ -1,3 +1,4 @@
+import JSONText
 import Postgres
 
 /// A table of `tenure export`: the columns of its file, and the SQL of their values.
@@ -242,8 +243,19 @@ extension ExportTable {
     "ledger_entry AS t", key: line + [("number", "integer")],
     [
       "environment", "original_transaction_id", "number", .time("recorded_at"), "source",
-      "source_id", "format", "body", Field("hash", "encode(t.hash, 'hex')"), .time("stored_at"),
-    ])
+      "source_id", "format",
+      Field("body", "translate(encode(t.body, 'base64'), E'\\n', '')"),
+      Field("hash", "encode(t.hash, 'hex')"), .time("stored_at"),
+    ]
+  ) { _, page in
+    for row in page.rows.indices {
+      let stored = page[row, "body"].flatMap { Base64.decode(standard: Array($0.utf8)) }
+      page[row, "body"] = stored.flatMap(CompressedText.init)?.text
+      if page[row, "body"] == nil {
+        throw LedgerError.unreadableRow(of: "ledger_entry", key: page.place(ofRow: row))
+      }
+    }
+  }
 
   /// The checkpoints over all hash chains that audits made.
   package static let checkpoints = ExportTable(

@@ -271,7 +271,7 @@ package struct ImportStore: LedgerStore {
         source, source_id, format, body, stored_at, hash)
       SELECT environment, id, 1, \(now), \(first.source.kind), \(first.source.id),
         \(first.format), body, \(first.storedAt), hash
-      FROM unnest(\(keys), \(lines.map(\.entry.body)), \(hashes)) AS new (environment, id, body, hash)
+      FROM unnest(\(keys), \(lines.map { CompressedText($0.entry.body) }), \(hashes)) AS new (environment, id, body, hash)
       """,
       """
       INSERT INTO tenure.ownership_action (environment, original_transaction_id, number, recorded_at,

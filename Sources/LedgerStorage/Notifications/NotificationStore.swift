@@ -93,8 +93,10 @@ package struct NotificationStore: LedgerStore {
     _ verified: VerifiedNotification, storing new: NewNotification? = nil, at now: Timestamp,
     terms: AccessTerms
   ) async throws -> (outcome: NotificationOutcome, recording: Recording)? {
+    let exchanges = verified.exchanges.map(NewExchange.init)
+    let body = new.map(Self.body)
     // Two round trips: all reads, then all writes.
-    try await database.withTransaction { transaction in
+    return try await database.withTransaction { transaction in
       var (originals, evidence, attempts, isStored) = try await recorder.lock(
         linesOf: verified.evidence,
         before: new == nil ? Self.lock(verified.id) : Query([]).map { 0 },
@@ -117,7 +119,7 @@ package struct NotificationStore: LedgerStore {
       let plan = try await recorder.plan(recording, terms: terms, at: now, in: transaction)
       let writeBackJobs = writeBacks.consumptionWriteBacks(of: verified, at: now)
       let exchanges = try await ExchangeLog.of(notification: verified.id).insert(
-        verified.exchanges, after: attempts, in: transaction)
+        exchanges, after: attempts, in: transaction)
       let outcome: NotificationOutcome =
         verified.evidence.isEmpty ? .nothingToRecord : recording.isChanged ? .recorded : .known
       announce(
@@ -128,7 +130,7 @@ package struct NotificationStore: LedgerStore {
       try await transaction.commit(
         with: plan.statements + verified.source.upsert(for: verified.evidence)
           + exchanges
-          + (new.map { Self.store($0, as: outcome, at: now) }
+          + (new.flatMap { new in body.map { Self.store(new, $0, as: outcome, at: now) } }
             ?? Self.close(verified.id, as: outcome, because: verified.problem, at: now))
           + writeBackJobs)
       return (outcome, recording)
@@ -164,6 +166,7 @@ package struct NotificationStore: LedgerStore {
   private func updateNotification(
     _ id: String, exchanges: [SubmissionExchange], with statements: @Sendable () -> [SQL]
   ) async throws {
+    let exchanges = exchanges.map(NewExchange.init)
     try await database.withTransaction { transaction in
       guard let attempts = try await transaction.read(Self.lock(id)) else { return }
       let exchanges = try await ExchangeLog.of(notification: id).insert(
@@ -179,10 +182,9 @@ package struct NotificationStore: LedgerStore {
   }
 
   private static func store(
-    _ new: NewNotification, as outcome: NotificationOutcome, at now: Timestamp
+    _ new: NewNotification, _ body: NewBody, as outcome: NotificationOutcome, at now: Timestamp
   ) -> [SQL] {
-    let body = body(of: new)
-    return [body.store, insert(new, body, as: outcome, at: now, attempts: 1)]
+    [body.store, insert(new, body, as: outcome, at: now, attempts: 1)]
   }
 
   private static func insert(

@@ -155,7 +155,7 @@ package struct OwnershipStore: LedgerStore {
     return try await runner.query(
       StoredEntry.select(
         "\(lines.condition) ORDER BY environment, original_transaction_id, number")
-    ).decode(into: StoredEntry.init).filter { wanted.contains($0.line) }
+    ).decode(into: StoredEntry.read).filter { wanted.contains($0.line) }
   }
 
   /// The items of original transactions with their sources, each one's in order.

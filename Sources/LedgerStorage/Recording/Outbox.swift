@@ -138,7 +138,9 @@ enum EventRow {
     into: "event",
     columns: [
       Column("type", \.kind), Column("occurred_at", \.occurredAt),
-      Column("account_key", \.account), Column("data") { text($0.data) },
+      Column("account_key", \.account),
+      // The stream of an event of no account is read from its data: see `SQL.eventStream`.
+      Column("data") { CompressedText(text($0.data), isPlain: $0.account == nil) },
     ])
 
   static func text(_ data: EventData) -> String {

@@ -5,8 +5,8 @@ import Subscriptions
 
 /// The items that one recording appends to an original transaction, as one row of `ledger_entry`.
 ///
-/// The body is a JSON array with sorted keys. The hash covers the stored bytes, so that a later
-/// encoder can use another form under another format number without breaking any chain.
+/// The body is a JSON array with sorted keys. The hash covers this text, so that a later encoder can
+/// use another form under another format number without breaking any chain.
 struct StoredEntry: Hashable, Sendable {
   static let currentFormat: Int16 = 1
   /// Longer recordings are several entries.
@@ -53,9 +53,24 @@ struct StoredEntry: Hashable, Sendable {
       Column("environment", \.line.environment),
       Column("original_transaction_id", \.line.originalTransactionID), Column("number", \.number),
       Column("recorded_at", \.recordedAt), Column("source", \.source.kind),
-      Column("source_id", \.source.id), Column("format", \.format), Column("body", \.body),
-      Column("stored_at", \.storedAt), Column("hash", \.hash),
+      Column("source_id", \.source.id), Column("format", \.format),
+      Column("body") { CompressedText($0.body) }, Column("stored_at", \.storedAt),
+      Column("hash", \.hash),
     ])
+}
+
+extension StoredEntry {
+  /// An entry as it was read; a body that can't be decompressed has bytes that its hash does not
+  /// cover.
+  static func read(
+    line: OriginalTransactionKey, number: Int, recordedAt: Timestamp, source: EntrySource,
+    format: Int16, body: [UInt8], storedAt: Timestamp, hash: [UInt8]
+  ) -> StoredEntry {
+    StoredEntry(
+      line: line, number: number, recordedAt: recordedAt, source: source, format: format,
+      body: CompressedText(rawValue: body)?.text ?? String(decoding: body, as: UTF8.self),
+      storedAt: storedAt, hash: hash)
+  }
 }
 
 extension SHA256 {

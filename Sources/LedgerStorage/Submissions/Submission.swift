@@ -84,6 +84,23 @@ package struct SubmissionExchange: Hashable, Sendable {
   }
 }
 
+/// An exchange to be stored, with its body, so that none is compressed in a database transaction.
+struct NewExchange: Sendable {
+  fileprivate let exchange: SubmissionExchange
+  fileprivate let body: NewBody?
+  /// The date that was taken out of the answer, and the digest of the answer with it.
+  fileprivate let datedAt: Timestamp?
+  fileprivate let answerDigest: [UInt8]?
+
+  init(_ exchange: SubmissionExchange) {
+    self.exchange = exchange
+    let dated = exchange.answer.flatMap(RequestDates.split)
+    body = (dated?.template ?? exchange.answer).map { NewBody($0, at: exchange.askedAt) }
+    datedAt = dated?.at
+    answerDigest = dated.flatMap { _ in exchange.answer }.map { Array(SHA256.hash(data: $0)) }
+  }
+}
+
 /// A response of Apple's that is short enough to be a status only.
 package typealias ShortAnswer = (askedAt: Timestamp, answer: [UInt8])
 
@@ -152,7 +169,7 @@ struct ExchangeLog: Sendable {
 
   /// - Parameter attempts: The number of earlier attempts; there are no exchanges before the first.
   func insert(
-    _ exchanges: [SubmissionExchange], after attempts: Int, in transaction: Transaction
+    _ exchanges: [NewExchange], after attempts: Int, in transaction: Transaction
   ) async throws -> [SQL] {
     guard !exchanges.isEmpty else { return [] }
     let lastNumber =
@@ -161,21 +178,17 @@ struct ExchangeLog: Sendable {
       : try await transaction.query(
         "SELECT coalesce(max(number), 0) FROM \(table) WHERE \(subject) = \(id)"
       ).decodeOnly(Int.self)
-    var bodies: [NewBody] = []
-    let inserts = exchanges.enumerated().map { index, exchange -> SQL in
-      let dated = exchange.answer.flatMap(RequestDates.split)
-      let body = (dated?.template ?? exchange.answer).map { NewBody($0, at: exchange.askedAt) }
-      if let body { bodies.append(body) }
-      let whole = dated.flatMap { _ in exchange.answer }.map { Array(SHA256.hash(data: $0)) }
+    let inserts = exchanges.enumerated().map { index, new -> SQL in
+      let exchange = new.exchange
       return """
         INSERT INTO \(table) (\(subject), number, endpoint, asked_at, duration_ms, http_status,
           fault, body_sha256, dated_at, answer_sha256)
         VALUES (\(id), \(lastNumber + index + 1), \(exchange.endpoint), \(exchange.askedAt),
           \(exchange.duration.inMilliseconds), \(exchange.httpStatus), \(exchange.fault),
-          \(body?.digest), \(dated?.at), \(whole))
+          \(new.body?.digest), \(new.datedAt), \(new.answerDigest))
         """
     }
-    return bodies.store + inserts
+    return exchanges.compactMap(\.body).store + inserts
   }
 }
 

@@ -160,6 +160,7 @@ package struct SubmissionStore: LedgerStore {
     terms: AccessTerms
   ) async throws -> RecordedSubmission? {
     let submission = verified.submission
+    let exchanges = verified.exchanges.map(NewExchange.init)
     // Two round trips: everything that is read, then everything that is written and answered.
     return try await database.withTransaction { transaction in
       let (originals, evidence, stored, (orders, sender)) = try await recorder.lock(
@@ -191,7 +192,7 @@ package struct SubmissionStore: LedgerStore {
         knowing: sender.isErased ? [] : [account], in: transaction)
       var plan = try recorder.plan(recording, affected, terms: terms, at: now, sealing: !claims)
       let exchanges = try await ExchangeLog.of(submission: submission.id).insert(
-        sender.isErased ? [] : verified.exchanges, after: stored.attempts, in: transaction)
+        sender.isErased ? [] : exchanges, after: stored.attempts, in: transaction)
       plan.writes +=
         verified.pollTargets(in: recording) + exchanges
         + ProvisionalGrant.replace([], of: submission, after: stored.attempts, at: now)
@@ -290,6 +291,7 @@ package struct SubmissionStore: LedgerStore {
     at now: Timestamp, reading query: Query<Value>,
     with change: @Sendable (LockedSubmission, Value) -> ([SQL], grants: [ProvisionalGrant])
   ) async throws {
+    let exchanges = exchanges.map(NewExchange.init)
     try await database.withTransaction { transaction in
       let (stored, value, sender) = try await transaction.read(
         LockedSubmission.query(submission.id), query, LockedSender.query(submission))

@@ -150,7 +150,7 @@ struct KilledPusherTests {
                   "SELECT 1 FROM tenure.account_by_key WHERE account_key = \(account) FOR NO KEY UPDATE",
                   """
                   INSERT INTO tenure.event (type, occurred_at, account_key, data)
-                  VALUES ('transaction.recorded', now(), \(account), \(data))
+                  VALUES ('transaction.recorded', now(), \(account), convert_to(\(data), 'UTF8'))
                   """,
                   "NOTIFY tenure_events",
                 ])
@@ -183,7 +183,7 @@ struct KilledPusherTests {
     private func check() async throws {
       let feed = try await database.query(
         """
-        SELECT e.event_id, coalesce(a.account_id, e.data)
+        SELECT e.event_id, coalesce(a.account_id, convert_from(e.data, 'UTF8'))
         FROM tenure.event AS e
         LEFT JOIN tenure.account_by_key AS a ON a.account_key = e.account_key
         ORDER BY e.position

@@ -25,7 +25,8 @@ struct FeedTests {
     _ = try await database.execute(
       """
       INSERT INTO tenure.event (type, occurred_at, data)
-      VALUES (\(type), now(), \(type == "order.expired" ? Self.expiry : Self.charge))
+      VALUES (\(type), now(), 
+        convert_to(\(type == "order.expired" ? Self.expiry : Self.charge), 'UTF8'))
       """)
     if isNotified { try await database.runScript("NOTIFY tenure_events") }
   }

@@ -25,7 +25,7 @@ struct AuditTests {
       what: "an entry's body is changed",
       statement:
         """
-        UPDATE tenure.ledger_entry SET body = replace(body, '"quantity":1', '"quantity":2')
+        UPDATE tenure.ledger_entry SET body = set_byte(body, 20, get_byte(body, 20) # 1)
         WHERE number = (SELECT min(number) FROM tenure.ledger_entry)
         """,
       kind: .chain, isRepairable: false),

@@ -42,7 +42,7 @@ struct FeedTests {
             """
             INSERT INTO tenure.event (type, occurred_at, data)
             SELECT 'transaction.recorded', now(),
-              '{"account":' || account || ',"number":' || number || '}'
+              convert_to('{"account":' || account || ',"number":' || number || '}', 'UTF8')
             FROM account_counter WHERE account = ANY(\(accounts))
             """)
           _ = try await transaction.query("SELECT pg_sleep(\(pauses[1]))")

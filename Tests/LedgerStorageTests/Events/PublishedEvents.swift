@@ -45,9 +45,10 @@ extension Ledger {
       FROM tenure.event AS e LEFT JOIN tenure.account_by_key AS a USING (account_key)
       ORDER BY e.event_id
       """
-    ).decode(String.self, Timestamp.self, String?.self, String.self)
-    return try rows.map { kind, at, account, text in
-      PublishedEvent(
+    ).decode(String.self, Timestamp.self, String?.self, CompressedText.self)
+    return try rows.map { kind, at, account, data in
+      let text = data.text
+      return PublishedEvent(
         kind: try #require(LedgerEvent.Kind(rawValue: kind)), at: at, account: account, text: text,
         data: try JSONDecoder().decode(PublishedData.self, from: Data(text.utf8)))
     }.filter { account == nil || $0.account == account }

@@ -306,7 +306,7 @@ extension Ledger {
         """,
         """
         INSERT INTO tenure.event (type, occurred_at, account_key, data)
-        VALUES ('order.expired', \(start), \(account), \(data)) RETURNING event_id
+        VALUES ('order.expired', \(start), \(account), convert_to(\(data), 'UTF8')) RETURNING event_id
         """,
       ])[1].decodeOnly(Int64.self)
     }

@@ -21,6 +21,8 @@ struct CopiedCustomers: Sendable {
   /// Large tables that only pages about one customer read: every tenth customer has rows in them.
   private static let sampled: Set<String> = ["ledger_entry", "notification", "event"]
   static let sampling = 10
+  /// Columns of compressed texts, which the histories have as texts.
+  private static let compressed = ["ledger_entry": "body", "event": "data"]
   private static let eventDays = 30
   /// The schema of the recorded histories.
   private static let schema = "bench"
@@ -110,7 +112,8 @@ struct CopiedCustomers: Sendable {
 
   /// Copies a table's customer rows to the schema of the histories; returns nil if there are none.
   private func remember(_ table: CopiedRows.Table) async throws -> Part? {
-    let texts = table.columns.filter { $0.type == "text" || $0.type == "uuid" }.map(\.name)
+    let compressed = Self.compressed[table.name]
+    var texts = table.columns.filter { $0.type == "text" || $0.type == "uuid" }.map(\.name)
     let suffixes = ["_id", "_key", "_token"]
     let names = texts.filter { name in
       name == "subject" || suffixes.contains(where: name.hasSuffix)
@@ -139,6 +142,10 @@ struct CopiedCustomers: Sendable {
         """
     }
     try await run(script)
+    if let compressed {
+      try await decompress(compressed, of: name)
+      texts.append(compressed)
+    }
     let found = texts.map { "bool_or(position(bench_number IN \($0)::text) > 0)" }
     let numbered = try await database.query(
       """
@@ -151,6 +158,21 @@ struct CopiedCustomers: Sendable {
     ).decode(String.self)
     guard !numbered.isEmpty else { return nil }
     return Part(table: table, numbered: Set(numbered))
+  }
+
+  private func decompress(_ column: String, of table: String) async throws {
+    let rows = try await database.query(
+      "SELECT ctid::text, \(unescaped: column) FROM \(unescaped: table)"
+    ).decode(String.self, CompressedText.self).map { (place: $0, text: $1.text) }
+    try await run("ALTER TABLE \(table) ADD COLUMN plain text")
+    _ = try await database.query(
+      """
+      UPDATE \(unescaped: table) AS t SET plain = r.text
+      FROM unnest(\(rows.map(\.place)), \(rows.map(\.text))) AS r (place, text)
+      WHERE t.ctid = r.place::tid
+      """, deadline: Self.deadline)
+    try await run(
+      "ALTER TABLE \(table) DROP COLUMN \(column); ALTER TABLE \(table) RENAME plain TO \(column)")
   }
 
   private static func type(of column: String, in table: CopiedRows.Table) -> String {
@@ -244,7 +266,11 @@ struct CopiedCustomers: Sendable {
     if part.numbered.contains(column.name) {
       let text = column.type == "text" ? own : "\(own)::text"
       let replaced = "replace(\(text), t.bench_number, c.number)"
-      return column.type == "text" ? replaced : "\(replaced)::\(column.type)"
+      switch column.type {
+      case "text": return replaced
+      case "bytea": return "convert_to(\(replaced), 'UTF8')"
+      default: return "\(replaced)::\(column.type)"
+      }
     }
     if column.type == "timestamp with time zone", !Self.fixedDates.contains(column.name) {
       return "\(own) + c.shift"
