@@ -41,7 +41,7 @@ struct AccessCauses: Sendable {
   /// How a charge left an account, as the page of the one that lost it or of its present owner has
   /// it.
   func move(of charge: Charge.ID, from loser: AccountKey, at moment: Timestamp) -> ChargeMove {
-    let loss = charges.loss(of: charge, from: loser)
+    let loss = charges.loss(of: charge, from: loser, at: moment)
     let owner = loss?.change.decision.owner
     func link(_ account: AccountKey) -> TextPiece {
       let name = names[account] ?? "erased"
@@ -318,13 +318,14 @@ struct EntitlementCharges: Sendable {
     return original.charge(behind: entitlement).map { ($0.charge, $0.recorded, original) }
   }
 
-  /// The latest change that took a charge from an account.
-  fileprivate func loss(of charge: Charge.ID, from account: AccountKey)
+  /// The change that took a charge from an account at a moment; the latest for nil.
+  fileprivate func loss(of charge: Charge.ID, from account: AccountKey, at moment: Timestamp? = nil)
     -> (change: OwnershipChange, source: EntrySource)?
   {
     items.reversed().lazy.compactMap { item, source in
       if case .ownership(let change) = item.content, change.charge == charge,
-        change.previousOwner == account, change.changesOwner
+        change.previousOwner == account, change.changesOwner,
+        moment.map({ $0 == item.recordedAt }) ?? true
       {
         (change: change, source: source)
       } else {

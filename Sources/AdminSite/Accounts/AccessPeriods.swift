@@ -4,9 +4,11 @@ import Subscriptions
 /// The times in which an account had an entitlement, by its charges and grants as they are known
 /// now: a charge that moved counts for each account while that owned it.
 struct AccessPeriods: Sendable {
-  /// A charge of an account, who has what followed it, as in `the next charge belongs to mona`, and
-  /// whether Apple could not charge the renewal.
-  typealias Holding = (holding: Subscriptions.Holding, next: String?, isUnpaid: Bool)
+  /// A charge of an account, who has what followed it, as in `the next charge belongs to mona`,
+  /// whether Apple could not charge the renewal, and when the charge or its first owner was known.
+  typealias Holding = (
+    holding: Subscriptions.Holding, next: String?, isUnpaid: Bool, knownAt: Timestamp
+  )
   /// A time in which the account owned a charge; nil: from its beginning, and until now.
   typealias Ownership = (from: Timestamp?, until: Timestamp?)
 
@@ -21,6 +23,8 @@ struct AccessPeriods: Sendable {
   private let entitlement: String
   /// By date, none of which touch.
   private let periods: [Period]
+  /// The parts of them that were over, or had begun days before, when they became known, by date.
+  private let late: [(from: Timestamp, until: Timestamp)]
 
   /// The charges of an original transaction that an account owns or owned.
   ///
@@ -38,7 +42,8 @@ struct AccessPeriods: Sendable {
       else { return nil }
       return (
         original.line.holding(ofChargeAt: position, in: original.rule),
-        original.next(after: charge, of: account), unpaid.contains(charge.id)
+        original.next(after: charge, of: account), unpaid.contains(charge.id),
+        original.known(charge, recorded)
       )
     }
   }
@@ -53,7 +58,8 @@ struct AccessPeriods: Sendable {
     owning times: (Charge.ID) -> [Ownership], move: (Charge.ID, Timestamp) -> String
   ) -> [AccessPeriods] {
     var periods: [ExactText: [Period]] = [:]
-    for (holding, next, isUnpaid) in holdings {
+    var late: [ExactText: [(from: Timestamp, until: Timestamp)]] = [:]
+    for (holding, next, isUnpaid, knownAt) in holdings {
       let end = holding.accessEnd(in: catalogue)
       let ending: String =
         switch end {
@@ -72,8 +78,10 @@ struct AccessPeriods: Sendable {
           (period.until, period.ending) = (lostAt, move(holding.charge, lostAt))
         }
         guard period.until.map({ period.from < $0 }) ?? true else { continue }
+        let known = min(knownAt, period.until ?? knownAt)
         for name in holding.entitlements(in: catalogue) ?? [] {
           periods[name, default: []].append(period)
+          if period.from + .days(1) < known { late[name, default: []].append((period.from, known)) }
         }
       }
     }
@@ -85,7 +93,9 @@ struct AccessPeriods: Sendable {
             ? "the grant was revoked" : "the grant ended"))
     }
     return periods.sorted { $0.key < $1.key }.map {
-      AccessPeriods(entitlement: $0.key.rawValue, periods: joined($0.value))
+      AccessPeriods(
+        entitlement: $0.key.rawValue, periods: joined($0.value),
+        late: late[$0.key, default: []].sorted { $0.from < $1.from })
     }
   }
 
@@ -127,6 +137,15 @@ struct AccessPeriods: Sendable {
       .joined(separator: "; ") + "."
   }
 
+  /// For example `Access to pro known only later: 17 Oct 2026 to 23 Oct 2026.`; nil without any.
+  var lateInWords: String? {
+    guard !late.isEmpty else { return nil }
+    let rest = late.count > Self.mostGaps + 1 ? late.count - Self.mostGaps : 0
+    let named = late.dropFirst(rest).map { "\($0.from.dayName) to \($0.until.dayName)" }
+    return "Access to \(entitlement) known only later: "
+      + ((rest > 0 ? ["\(rest) earlier"] : []) + named).joined(separator: "; ") + "."
+  }
+
   private static func time(of gap: (from: Timestamp, until: Timestamp?, cause: String)) -> String {
     gap.until.map { "\(gap.from.dayName) to \($0.dayName)" } ?? "since \(gap.from.dayName)"
   }
@@ -149,12 +168,26 @@ struct AccessPeriods: Sendable {
         from: gap.from, until: until, classNames: "span-lost", label: "no access",
         text: "\(Self.time(of: gap)): no access to \(entitlement) (\(gap.cause))")
     }
+    let unknown = late.map { time in
+      TimelineLayout.Span(
+        from: time.from, until: time.until, classNames: "span-lost", pattern: .late,
+        text: "\(time.from.dayName) to \(time.until.dayName): paid, but known only then", inset: 4)
+    }
     return TimelineLayout.Lane(
-      label: "Access to \(entitlement)", height: 16, spans: access + none)
+      label: "Access to \(entitlement)", height: 16, spans: access + none + unknown)
   }
 }
 
 extension RecordedOriginalTransaction {
+  /// When a charge and its owner were known; of one that has moved, when the charge was.
+  fileprivate func known(_ charge: Charge, _ recorded: OriginalTransaction.RecordedDecision)
+    -> Timestamp
+  {
+    let at = line.history[charge.id]?.recorded.at ?? charge.date
+    return recorded.losses.isEmpty && !recorded.decision.isByAdministrator
+      ? max(at, recorded.decidedAt) : at
+  }
+
   /// Who has what followed a charge at once, or its other product; nil without that.
   fileprivate func next(after charge: Charge, of account: AccountKey) -> String? {
     let next = rule.charges.first {
@@ -162,7 +195,11 @@ extension RecordedOriginalTransaction {
     }
     guard let next, let end = charge.end, next.date <= end + .gapTolerance else { return nil }
     switch line.decisions[next.id]?.decision.owner {
-    case account?: return next.productID == charge.productID ? nil : "changed to \(next.productID)"
+    case account?:
+      if let loss = line.decisions[next.id]?.losses.last {
+        return "another account had the next charge until \(loss.at.dayName)"
+      }
+      return next.productID == charge.productID ? nil : "changed to \(next.productID)"
     case let owner?: return "the next charge belongs to \(names[owner] ?? "erased")"
     case nil: return "the next charge is unclaimed"
     }

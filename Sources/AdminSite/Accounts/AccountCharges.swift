@@ -82,7 +82,7 @@ struct AccountCharges: Sendable {
     claimed = try List(others.filter { $0.lostAt == nil }, part: parts.claimed)
     unclaimed = try List(ties.charges.filter { $0.owner == nil }, part: parts.unclaimed)
     var (lanes, seen): ([OriginalTransactionKey], Set<OriginalTransactionKey>) = ([], [])
-    let drawn = ties.charges.filter { $0.owner == account.key || $0.lostAt != nil }
+    let drawn = ties.charges.filter { [account.key, nil].contains($0.owner) || $0.lostAt != nil }
     for charge in drawn where seen.insert(charge.id.line).inserted {
       lanes.append(charge.id.line)
     }
@@ -387,7 +387,8 @@ struct AccountCharges: Sendable {
     ) {
       causes.move(of: $0, from: account.key, at: $1).inWords
     }
-    let gaps = access.compactMap { $0.gapsInWords(at: now) }
+    let notes =
+      access.compactMap { $0.gapsInWords(at: now) } + access.compactMap(\.lateInWords)
     return TimelinePicture(
       TimelineLayout(
         id: "charges", title: "Timeline of account \(account.id)",
@@ -395,10 +396,9 @@ struct AccountCharges: Sendable {
           "\(Count.text(owned.all.count, "charge")) of "
             + Count.text(laneCount, "original transaction")
             + (laneCount > lanes.count ? " (latest \(lanes.count) shown)" : "") + "."
-        ] + gaps
+        ] + notes
           + ["The list below has the details."]).joined(separator: " "),
-        note: (gaps + ["Access is drawn as known now; the history has when it was learned."])
-          .joined(separator: " "),
+        note: notes.isEmpty ? nil : notes.joined(separator: " "),
         from: begin - margin, until: end + margin, now: now,
         lanes: access.prefix(Self.mostLanes).map { $0.lane(until: end, at: now) }
           + lanes.map { line in
@@ -422,10 +422,13 @@ struct AccountCharges: Sendable {
     -> TimelineChart.Period?
   {
     let report = shown.report
-    guard lostAt != nil || report.recorded.decision.owner == account.key else { return nil }
+    let owner = report.recorded.decision.owner
+    let isUnclaimed = owner == nil && lostAt == nil
+    guard lostAt != nil || owner == account.key || isUnclaimed else { return nil }
     let move = move(of: shown, causes)
     var period = TimelineChart.Period(
-      report, of: "", owner: 1, end: shown.end, href: report.charge.id.href)
+      report, of: isUnclaimed ? " (unclaimed)" : "", owner: isUnclaimed ? 0 : 1, end: shown.end,
+      href: report.charge.id.href)
     if let move, let at = lostAt ?? shown.gain?.at {
       period.text += "; \(move.inWords) on \(at.dayName)"
       period.move = (at, lostAt != nil)

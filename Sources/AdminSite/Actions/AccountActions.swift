@@ -3,6 +3,7 @@ import HTTPTypes
 import Hummingbird
 import HummingbirdCore
 import LedgerStorage
+import Reports
 import Subscriptions
 
 struct MergeController: ActionController {
@@ -179,12 +180,18 @@ struct ErasureController: ActionController {
     return PageRenderer.response(
       (
         page: try await pages.frame("Customer data erased", sent.context),
-        message: sent.form.consequences.joined(separator: " "),
+        message: "The customer's data was erased.",
         properties: [
           Property(
             "Pseudonym", erasure.pseudonym, href: AdminURL.account(erasure.pseudonym), isCode: true)
         ],
-        links: [PageLink(label: "Overview", href: AdminURL.overview)]
+        notes: sent.form.consequences.dropLast().map {
+          $0.replacing("“\(account.id)” everywhere", with: "the account ID")
+        },
+        links: [
+          PageLink(label: "Audit log", href: AdminURL.report(Report.audit.name)),
+          PageLink(label: "Overview", href: AdminURL.overview),
+        ]
       ), "done")
   }
 

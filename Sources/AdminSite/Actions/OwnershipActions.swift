@@ -19,15 +19,19 @@ struct LocatedCharge: Sendable {
     report.recorded.decision.owner.map { original.line.history.erasures[$0] != nil } ?? false
   }
 
-  /// The account that owned an unclaimed charge, or the one before it; nil for one that was erased.
+  /// The account that owned an unclaimed charge, or the latest one before it; nil for one that was
+  /// erased.
   fileprivate var lastOwner: String? {
+    var last: OriginalTransaction.RecordedDecision? = report.recorded
     guard report.recorded.decision.owner == nil else { return nil }
-    let previous = report.recorded.decision.renewal.previous.flatMap {
-      original.line.decisions[$0]?.decision.owner
+    while let recorded = last {
+      if let account = recorded.decision.owner ?? recorded.losses.last?.account {
+        return original.line.history.erasures[account] == nil ? original.names[account] : nil
+      }
+      // Earlier charges come before later ones, so this ends.
+      last = recorded.decision.renewal.previous.flatMap { original.line.decisions[$0] }
     }
-    return (report.recorded.losses.last?.account ?? previous).flatMap { account in
-      original.line.history.erasures[account] == nil ? original.names[account] : nil
-    }
+    return nil
   }
 
   /// The owner of the latest charge, if that is another one.

@@ -220,7 +220,7 @@ extension [FactRow] {
       runs[runs.count - 1].earlier.append(row)
       runs[runs.count - 1].earlierTitle =
         Count.text(last.earlier.count + 1, "earlier charge")
-        + (charges.report(row).map { " from \($0.charge.date.dayName)" } ?? "")
+        + (charges.report(row).map { ", back to \($0.charge.date.dayName)" } ?? "")
     }
   }
 

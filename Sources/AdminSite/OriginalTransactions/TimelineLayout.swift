@@ -56,6 +56,7 @@ struct TimelineLayout: Sendable {
     case retry = "billing retry"
     case refunded
     case lost = "lost to another account"
+    case late = "paid, known only later"
   }
 
   /// The symbols that the template `timeline` can draw, with their texts in the legend.

@@ -267,7 +267,7 @@ extension OverviewAnswers {
       refused > 0
       ? ", \(Count.text(Int(refused), "forged or malformed notification")) refused" : ""
     var notifications = flow(
-      .intakeFailures, "Rejected notifications", "notifications_rejected",
+      .intakeFailures, "Unprocessable notifications", "notifications_rejected",
       "notifications_unbelievable", note: "last 7 days" + posts)
     if refused > 0 { notifications.noteHref = AdminURL.rejected }
     var missed = flow(

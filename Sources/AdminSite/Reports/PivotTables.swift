@@ -188,20 +188,18 @@ extension DataTable {
 }
 
 extension DataTable {
-  /// Decisions and changes of owners with a row for each period and a column for each event and rule.
-  init(ownershipOf table: ReportTable, of request: ReportRequest) {
-    func kind(_ row: ReportRow) -> [String] {
-      [row["measure"]?.text ?? "", row["rule"]?.text ?? ""]
-    }
-    let kinds = Set(table.records.map(kind)).sorted { $0.lexicographicallyPrecedes($1) }
+  /// Decisions or changes of owners with a row for each period and a column for each rule.
+  init(ownership measure: String?, of table: ReportTable, _ request: ReportRequest) {
+    let rules = Set(
+      table.records.filter { $0["measure"]?.text == measure }.map { $0["rule"]?.text ?? "" })
     self.init(
-      periodsOf: table, request.report.label,
-      columns: kinds.map { column in
-        let rule = column[1].isEmpty ? "Unclaimed" : EnumText.label(column[1], in: "rule")
-        return (
+      periodsOf: table, measure.map { EnumText.label($0, in: "measure") } ?? request.report.label,
+      columns: rules.sorted().map { rule in
+        (
           DataColumn(
-            label: "\(EnumText.label(column[0], in: "measure")): \(rule)", isNumber: true,
-            identifier: column.joined(separator: " ")), { kind($0) == column }
+            label: rule.isEmpty ? "Unclaimed" : EnumText.label(rule, in: "rule"), isNumber: true,
+            identifier: rule),
+          { $0["measure"]?.text == measure && $0["rule"]?.text ?? "" == rule }
         )
       }, of: request)
   }

@@ -16,8 +16,8 @@ struct ReportCharts: Sendable {
     case .subscriptions: [Chart(stacksOf: states)]
     case .retention: [Chart(linesOf: retention)]
     case .lifetimeValue: lifetimeValues.map { Chart(linesOf: $0) }
-    case .intake where failures.isEmpty: []
-    case .intake where request.bucket == nil: [Chart(stacksOf: failuresByEvent)]
+    // The table says as much of all days together.
+    case .intake where failures.isEmpty || request.bucket == nil: []
     default:
       charts.enumerated().flatMap { number, chart in
         currencies(of: chart).enumerated().compactMap { place, currency in
@@ -153,7 +153,10 @@ struct ReportCharts: Sendable {
         Drawn(name: $0.name, series: $0)
       }
     }
-    let rows = table.report == .intake ? failures : table.records
+    // What moved or is shared was decided, too.
+    let rows =
+      table.report == .intake
+      ? failures : table.records.filter { !["moved", "shared"].contains($0["measure"]?.text) }
     return Set(rows.compactMap { $0[column]?.text }).sorted().map { value in
       Drawn(name: EnumText.label(value, in: column), series: chart.series[0]) {
         $0[column]?.text == value
@@ -185,17 +188,6 @@ struct ReportCharts: Sendable {
       losses: Set(
         ["in_grace_period", "in_billing_retry"].map { EnumText.label($0, in: "state") }),
       categories: "Product", sumsUp: true)
-  }
-
-  /// The failures of all days.
-  private var failuresByEvent: ChartData {
-    let events = Dictionary(grouping: failures) { $0["measure"]?.text ?? "" }
-      .mapValues { $0.reduce(0) { $0 + $1.integer("number") } }.sorted { $0.key < $1.key }
-    return ChartData(
-      id: "chart-1-1", title: "Failures",
-      buckets: events.map { (at: table.asOf, label: EnumText.label($0.key, in: "measure")) },
-      series: [(name: "Failures", values: events.map { Optional($0.value) })], losses: Self.losses,
-      categories: "Event", sumsUp: true)
   }
 
   /// The revenue per subscription up to a month, of the cohorts that have finished it.

@@ -70,7 +70,23 @@ struct ReportRequest: Sendable {
   // MARK: Addresses
 
   func href(_ cell: ReportCell) -> String {
-    AdminURL.drillDown(report.name, choices: query(cell))
+    // The days of the row replace those of the report.
+    let range = choices.query(of: report).filter { Self.ofRange.contains($0.name) }
+      .map { (name: Self.rangePrefix + $0.name, value: $0.value) }
+    return AdminURL.drillDown(report.name, choices: query(cell) + range)
+  }
+
+  private static let rangePrefix = "report_"
+  private static let ofRange = ["from", "to", "days", "bucket"]
+
+  /// The page of the report that a link to a number came from.
+  func origin(of cell: ReportCell) -> String {
+    let range = EncodedFields(query ?? "", .query).all(beginningWith: Self.rangePrefix)
+      .filter { Self.ofRange.contains($0.name) }
+    let others = cell.choices.query(of: report).filter { choice in
+      !(Self.ofRange + ["as_of", "period"]).contains(choice.name)
+    }
+    return AdminURL.report(report.name, choices: range + others)
   }
 
   func query(_ cell: ReportCell) -> [(name: String, value: String)] {

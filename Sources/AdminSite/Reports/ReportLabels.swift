@@ -33,7 +33,7 @@ extension ReportColumn {
     "opening_milliunits": "At start", "exchange_milliunits": "Exchange rates",
     "from_catalogue_milliunits": "At catalogue prices", "price_source": "Price from",
     "days_after": "Days after purchase", "was_over": "Ended when first seen",
-    "has_ended": "Period ended", "age": "Waiting",
+    "has_ended": "Period ended", "age": "Waiting", "not_delivered": "Delivery not reported",
     "measure": "Event", "data": "Details", "arpu_milliunits": "Revenue per subscription",
     "ltv_milliunits": "LTV",
     "cohort_started": "Started (cohort)", "cohort_converted": "Converted (cohort)",

@@ -252,9 +252,6 @@ struct ReportPageController: Controller {
   ) async throws -> Response {
     let (report, cell) = (asked.report, found.cell)
     let label = report.columns.first { $0.name == cell.column }?.label(in: report) ?? cell.column
-    // The row's days are not those of the report.
-    var choices = cell.choices
-    (choices.from, choices.to, choices.asOf) = (nil, nil, nil)
     // A count is of what its row names.
     let kind =
       cell.column != "number"
@@ -267,9 +264,7 @@ struct ReportPageController: Controller {
     var frame = try await pages.frame(title, at: AdminURL.reports, context)
     frame.trail = [
       Self.allReports,
-      PageLink(
-        label: report.label,
-        href: AdminURL.report(report.name, choices: choices.query(of: report))),
+      PageLink(label: report.label, href: asked.origin(of: cell)),
     ]
     func address(_ more: [(name: String, value: String)]) -> String {
       AdminURL.drillDown(report.name, choices: asked.query(cell) + more)

@@ -56,13 +56,26 @@ extension ReportRequest {
       }
     case .subscriptions where !table.isCutShort: return [DataTable(statesOf: table, of: self)]
     case .ownership where !table.isCutShort && choices.by == nil:
-      return [DataTable(ownershipOf: table, of: self)]
+      let measures = Set(table.records.compactMap { $0["measure"]?.text }).sorted()
+      return measures.isEmpty
+        ? [DataTable(ownership: nil, of: table, self)]
+        : measures.map { DataTable(ownership: $0, of: table, self) }
     case .intake:
       // What is open now has no day.
       return [("Open now", true), ("In the period", false)].map { caption, isOpen in
         var shown = DataTable(
-          table, of: self, caption: caption, rows: { ($0.periodStart == nil) == isOpen })
-        if isOpen { shown.emptyText = "Nothing waits." }
+          table, of: self, caption: caption,
+          rows: {
+            ($0.periodStart == nil) == isOpen && $0["measure"]?.text != Self.listed
+          })
+        let listed = table.records.filter { $0["measure"]?.text == Self.listed }.sum(of: "number")
+        if isOpen {
+          shown.emptyText = "Nothing waits."
+        } else if let listed, listed > 0 {
+          shown.note =
+            "Apple's history listed \(Count.text(Int(listed), "notification")), with those "
+            + "listed again."
+        }
         return shown
       }
     case .revenue:
@@ -96,7 +109,7 @@ extension ReportRequest {
         columns: { !$0.isNumber || ofCharges.contains($0.name) })
       charges.note =
         "All charges of these days, with and without an order: they do not add up with the orders. "
-        + "Not delivered: your server has not reported the delivery."
+        + "Customers may have what your server has not reported as delivered."
       return [
         DataTable(
           table, of: self, caption: "Orders, by the date of the order",
@@ -150,6 +163,9 @@ extension ReportRequest {
     }
   }
 
+  /// What Apple's history had, which is no failure.
+  private static let listed = "notifications_listed"
+
   /// The columns of revenue below its table.
   static let secondary: Set<String> = [
     "offers", "trials", "family_shared", "from_catalogue_milliunits", "refunds_of_charges",
@@ -172,7 +188,10 @@ extension DataTable {
       // Columns that say nothing of their own, those without any value, and rare ones without a number.
       return isShown(table.columns[place])
         && !["to_day", "is_partial", "mrr_twelfths", "cohort_started"].contains(name)
-        && (name != "renews_as" || records.contains { $0[name]?.text != $0["product_id"]?.text })
+        // Said in the cells of the product and the amount.
+        && !(table.report == .renewalsDue
+          && ["renews_as", "from_catalogue_milliunits"].contains(name))
+        && (!name.hasSuffix("_wait_ms") || values.contains { $0.integer != 0 })
         && (name != "currency" || !hasMoney)
         && (name != "segment" || request.choices.by != nil)
         && (!["environment", "bundle_id", "reason"].contains(name) || Set(values).count > 1)
@@ -201,11 +220,12 @@ extension DataTable {
               cell.takeName(from: request.productNames)
             }
             if column.name == "cause" {
-              cell.note =
-                row["last_detail"]?.label(in: "last_detail", of: table.report).text.nonEmpty
+              // Of several, the others may have other details.
+              let lead = row.integer("number") > 1 ? "latest: " : ""
+              cell.note = row["last_detail"]?.label(in: "last_detail", of: table.report).text
+                .nonEmpty.map { lead + $0 }
             }
-            // What renews as itself has its product in one column.
-            if column.name == "renews_as", row[column.name] == row["product_id"] { cell.text = "" }
+            if table.report == .renewalsDue { cell.note = row.renewalNote(on: column) }
             cell.isHeading = column == columns.first
             // Without a text, a link would have no name.
             if !cell.text.isEmpty {
@@ -676,5 +696,20 @@ extension ReportValue {
   private static func hundredthsOfPercent(_ decimal: String) -> Int64 {
     let millionths = Int64(decimal.replacing(".", with: "")) ?? 0
     return hundredthsOfPercent(of: millionths, in: 1_000_000) ?? 0
+  }
+}
+
+extension ReportRow {
+  /// What a row of the renewals due says of a cell: the other product or the catalogue's price.
+  fileprivate func renewalNote(on column: ReportColumn) -> String? {
+    switch column.name {
+    case "product_id":
+      self["renews_as"]?.text.flatMap { next in
+        next == self["product_id"]?.text ? nil : "renews as \(next)"
+      }
+    case "amount_milliunits":
+      integer("from_catalogue_milliunits") == 0 ? nil : "at catalogue prices"
+    default: nil
+    }
   }
 }

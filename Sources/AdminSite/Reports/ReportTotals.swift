@@ -86,6 +86,9 @@ struct ReportTotals: Sendable {
   /// The report's measure in the last period that has ended, and in the one before, as in `Churned,
   /// Dec 2025: 10, 9.62% (Nov 2025: 9, 9.38%)`; none for a part of the rows, or rows without periods.
   static func headlines(_ table: ReportTable, of request: ReportRequest) -> [String] {
+    if table.report == .renewalsDue, !table.isCutShort {
+      return renewals(table, of: request)
+    }
     guard !table.isCutShort, request.bucket != nil, request.choices.by == nil,
       let measure = table.report.measure, ![.ownership, .intake].contains(table.report),
       !table.report.hasCohorts
@@ -119,6 +122,19 @@ struct ReportTotals: Sendable {
       let before = numbers.dropFirst().first.map { " (\($0.period): \($0.text))" } ?? ""
       return "\(measure.name), \(last.period): \(last.text)\(before)"
     }
+  }
+
+  /// As in `Due in the next 30 days: 38 renewals, 496.62 USD`.
+  private static func renewals(_ table: ReportTable, of request: ReportRequest) -> [String] {
+    let amounts = table.records.currencies.compactMap { currency in
+      sum("amount_milliunits", table, in: currency, of: request)
+        .map { ChartUnit.money(currency: currency).text($0) }
+    }
+    let count = Count.text(Int(table.records.sum(of: "number") ?? 0), "renewal")
+    return [
+      "Due in the next \(Count.text(request.choices.days, "day")): "
+        + ([count] + amounts).joined(separator: ", ")
+    ]
   }
 
   /// The report's measure in all days of a range, and its rate of those at its start.

@@ -166,9 +166,12 @@ extension WhatIfAnswer {
     // Only what is listed is known one by one.
     let unclaimed = isListCutShort ? 0 : differences.count { $0.difference.verdict.owners.isEmpty }
     let rest = unclaimed == 0 ? "" : " \(unclaimed) of them would be unclaimed."
+    let accounts = isListCutShort ? "" : " (\(Count.text(balances.count, "account")))"
+    let verb = policy == .shared ? "more" : total.charges == 1 ? "another" : "other"
     let moved =
-      "\(count) of \(Count.text(comparison.charges, "charge")) would have "
-      + (total.charges == 1 ? "another owner or none: " : "other owners or none: ")
+      "With “\(policy.label)”, \(count) of \(Count.text(comparison.charges, "charge")) would have "
+      + "\(verb) \(total.charges == 1 && policy != .shared ? "owner" : "owners")"
+      + (policy == .shared ? "" : " or none") + "\(accounts): "
       + ([Count.text(Int(total.days), "day") + " of access"] + money).joined(separator: ", ") + "."
       + rest
     func most(_ verb: String, _ balance: Balance?, _ count: (Balance) -> Int) -> String? {

@@ -95,7 +95,10 @@ struct HealthPageController: Controller {
     }
     let checks = groups.flatMap { group in
       group.findings.map {
-        (badge: group.badge, check: $0.check, found: $0.found.withTimesForPeople, remedy: $0.remedy)
+        (
+          badge: group.badge, check: $0.check, found: $0.found.withTimesForPeople,
+          remedy: $0.remedy?.replacing("`", with: "")
+        )
       }
     }
     var context = context

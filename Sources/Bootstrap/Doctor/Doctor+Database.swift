@@ -411,10 +411,14 @@ extension Doctor {
           + "lists them.")
     }
     guard let compared = examination.lastComparison else {
-      return .warning(
-        check,
+      let found =
         "The last notification arrived at \(last). Apple's history was never compared, so missed "
-          + "ones are unknown.",
+        + "ones are unknown"
+      if let next = examination.nextComparison, next > now {
+        return .ok(check, "\(found) until \(next), when it is compared first.")
+      }
+      return .warning(
+        check, "\(found).",
         remedy: settings.serverAPIKey == nil
           ? "Set the key for the App Store Server API."
           : "Check that `tenure work` runs; `tenure jobs` lists jobs.")

@@ -56,8 +56,10 @@ package enum OwnershipPolicy: Hashable, Sendable {
     switch self {
     case .presentRule:
       "A charge belongs to the account that still has auto-renew on, otherwise to the account that "
-        + "submitted it; with its own constants or others."
-    case .untilItLapses: "The present rule without its exception for orders."
+        + "submitted it; here with other limits, such as the days of billing retry."
+    case .untilItLapses:
+      "The present rule, but what was switched off and on again stays with its subscriber until it "
+        + "lapses, even if another account ordered it."
     case .firstOwnerKeeps:
       "The first account to submit an original transaction owns all of it (RevenueCat: keep with "
         + "original App User ID)."

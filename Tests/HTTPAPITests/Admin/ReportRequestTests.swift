@@ -536,7 +536,8 @@ struct ReportChartTests {
     let shown = Self.request(table).tables(table, previous: nil, revenue: revenue)
     #expect(
       shown[0].rows.map { $0.cells.map(\.text) } == [
-        ["Feb 2026", "2", "−2.00", "10", "20.00%"], ["1–28 Mar 2026", "1", "−1.00", "10", "10.00%"],
+        ["Feb 2026", "2", "−2.00", "10", "20.00%"],
+        ["1–28 Mar 2026", "1", "−1.00", "10", "10.00%"],
         ["Total", "3", "−3.00", "30", "10.00%"],
       ])
     #expect(shown[0].rows.last?.cells.last?.note == "3 of 30")

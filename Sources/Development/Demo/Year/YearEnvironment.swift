@@ -53,13 +53,20 @@ struct YearEnvironment: Sendable {
     to keys: DemoKeys,
     _ body: (String) async throws -> Void
   ) async throws {
-    let settings = try await DemoSettings(
-      in: directory, simulation: try plan.openAppStore(), port: Self.unusedPort
-    ).read(keys: keys)
-    let end = plan.end
-    try await serve(
-      database, with: settings, host: host, port: port, clock: .jumping { end }, isWorking: false
-    ) { try await body($0.url) }
+    // It knows nothing of the year, but the checks of the Health page reach it.
+    let simulation = try plan.openAppStore()
+    // The last day, whose month is shown.
+    let end = plan.end + .seconds(-1)
+    _ = simulation.advance(to: end)
+    let appStore = AppStoreSimulatorServer(simulation: simulation, logger: logger)
+    try await withServices([appStore], logger: logger) {
+      let settings = try await DemoSettings(
+        in: directory, simulation: simulation, port: try await appStore.port
+      ).read(keys: keys)
+      try await serve(
+        database, with: settings, host: host, port: port, clock: .jumping { end }, isWorking: false
+      ) { try await body($0.url) }
+    }
   }
 
   private struct Served {
@@ -91,9 +98,6 @@ struct YearEnvironment: Sendable {
       }
     }
   }
-
-  /// The year's App Store is gone, so its URL has the discard port (RFC 863).
-  private static let unusedPort = 9
 }
 
 extension YearPlan {

@@ -109,7 +109,7 @@ COMMENT ON FUNCTION report_lifetime_value IS
     'report_revenue. arpu = revenue / cohort_size; ltv: the revenue from the first month on / '
     'cohort_size, which is the sum of arpu_milliunits so far. Both are null if no subscription began in '
     'that currency. from_date and to_date choose the cohorts, by whole months. The product and '
-    'what by chose (segment; null: not reported) are those of the first payment. Never summed across '
+    'segment (null: not reported) are those of the first payment. Never summed across '
     'currencies, unless reporting_currency is given, as in report_revenue; a cohort that has days '
     'without a rate stays in its own currency. Amounts are milliunits, rounded last, half away from '
     'zero.';

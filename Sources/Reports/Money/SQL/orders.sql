@@ -133,9 +133,6 @@ COMMENT ON FUNCTION report_orders IS
     'clocks differ. The others count by the date of the charge. '
     'paid_without_order: charges of an account that are not renewals and fulfilled no order; '
     'not_delivered: consumables and ordered charges that are owned, not revoked, and not '
-    'acknowledged as delivered. An unpaid order has no environment and counts in each. At as_of an '
-    'order is open if its charge is dated later, and what was delivered or refunded later is not '
-    'delivered; an expired order counts as expired at any time, since that date is not kept. As '
-    'known at known_at: an order that was not paid then is open, whether expired or not, and a '
-    'charge has the owner that it had then, and no order or refund that was not recorded yet; an '
-    'order that was reopened since, and its charge, count as they are now.';
+    'acknowledged as delivered. An unpaid order has no environment and counts in each. In a past '
+    'report an order that was paid later is open, one that expired later has expired, and what was '
+    'reopened since counts as it does now.';

@@ -130,8 +130,8 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     ORDER BY i.day, i.product_id, i.renews_as, i.currency;
 END;
 COMMENT ON FUNCTION report_renewals_due IS
-    'Subscriptions that are paid and set to renew at as_of and whose paid period ends within the '
-    'next days, each of 24 hours, per day and product, with the money expected. renews_as: the '
+    'Subscriptions that are paid and set to renew at as_of and whose paid period ends in the next '
+    'days (each 24 hours), per day and product, with the money expected. renews_as: the '
     'product of the next period, by Apple''s latest report since the latest charge. The money is '
     'the price of the latest charge if the same product renews at its normal price; otherwise '
     '(after an offer, a trial or a change of product, or without a price) the catalogue''s as '

@@ -120,9 +120,9 @@ LANGUAGE sql STABLE PARALLEL SAFE BEGIN ATOMIC
     ORDER BY span.from_day, i.segment, i.measure, i.rule;
 END;
 COMMENT ON FUNCTION report_ownership IS
-    'How charges found their owners, by the rule that decided: the account that still had auto-renew '
-    'on, else the one that submitted first or whose appAccountToken the charge carries, unless an '
-    'administrator assigned it. decided: charges by the date of the '
+    'How charges found their owners, by the rule that decided. “Had auto-renew on”: the account '
+    'that was still auto-renewing. “Submitted first”: the first account to submit it. “App account '
+    'token”: the account whose token the charge carries. decided: charges by the date of the '
     'decision in force (unclaimed: without an owner); corrected: those whose owner late evidence '
     'from Apple corrected, by the date of the correction; moved: original transactions whose '
     'renewals moved from one account (or none) to another, by the date of the charge with which '
