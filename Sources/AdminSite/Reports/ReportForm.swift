@@ -18,6 +18,8 @@ struct ReportRequest: Sendable {
 
   /// The prefix of a drill-down's row values.
   private static let rowPrefix = "row_"
+  /// The prefix of the choices of days of the report that a drill-down came from.
+  private static let rangePrefix = "report_"
   private static let column = "cell"
   /// Parameters of the pages alone.
   private static let ofPages = [column, compare, "format", "offset"]
@@ -48,7 +50,9 @@ struct ReportRequest: Sendable {
     }
     let known = ReportParameter.allCases.map(\.rawValue) + Self.ofPages
     for (name, _) in fields.all(beginningWith: "")
-    where !known.contains(name) && !name.hasPrefix(Self.rowPrefix) {
+    where !known.contains(name)
+      && ![Self.rowPrefix, Self.rangePrefix].contains(where: name.hasPrefix)
+    {
       faults[name] = "is not a parameter of this report"
     }
     if let range, range.last.daysSince1970 < range.first.daysSince1970 {
@@ -76,7 +80,6 @@ struct ReportRequest: Sendable {
     return AdminURL.drillDown(report.name, choices: query(cell) + range)
   }
 
-  private static let rangePrefix = "report_"
   private static let ofRange = ["from", "to", "days", "bucket"]
 
   /// The page of the report that a link to a number came from.

@@ -391,7 +391,7 @@ struct AccountPageTests {
       #expect(
         shown.last
           == "Purchase of monthly on 1 Jan 2026: until 31 Jan 2026. Access to “premium” began.")
-      #expect(history.contains("<summary>2 earlier charges from 30 Jan 2026</summary>"))
+      #expect(history.contains("<summary>2 earlier charges, back to 30 Jan 2026</summary>"))
       #expect(history.contains(/<summary>\d details<\/summary>/))
       // Nothing is lost.
       #expect(history.matches(of: /: a renewal of monthly/).count == 3)
@@ -403,7 +403,7 @@ struct AccountPageTests {
         #expect(!part.contains("Apple reported transaction"), "\(filter)")
       }
       let line = section("History", of: try await browser.get("/admin/original-transactions/1"))
-      #expect(line.contains("2 earlier charges from 30 Jan 2026"))
+      #expect(line.contains("2 earlier charges, back to 30 Jan 2026"))
       #expect(rows(line).count == 2)
 
       // Bought again by another account, in a payload that doesn't tell renewals.

@@ -169,7 +169,7 @@ struct OverviewTileTests {
           "/admin/rejected",
         ],
         [
-          "Rejected notifications", "3", "−1 vs previous 7 days", Tone.good,
+          "Unprocessable notifications", "3", "−1 vs previous 7 days", Tone.good,
           "last 7 days, 1,000 forged or malformed notifications refused",
           "/admin/reports/intake?days=7",
         ],
@@ -203,7 +203,7 @@ struct OverviewTileTests {
     answers.working = [.intakeFailures]
     #expect(
       answers.groups.flatMap(\.tiles).filter { $0.note == "Loading" }.map(\.label) == [
-        "Rejected receipts", "Rejected notifications", "Missed notifications",
+        "Rejected receipts", "Unprocessable notifications", "Missed notifications",
         "Failed requests to Apple",
       ])
   }

@@ -140,7 +140,8 @@ struct ReportPageTests {
         ("Failed", "/admin/parked", "1", "oldest: 2 h"),
         ("Rejected receipts", "/admin/rejected", "0", "last 7 days"),
         (
-          "Rejected notifications", "/admin/reports/intake?days=7", "1", "+1 vs previous 7 days"
+          "Unprocessable notifications", "/admin/reports/intake?days=7", "1",
+          "+1 vs previous 7 days"
         ),
         (
           "Missed notifications",
@@ -283,6 +284,8 @@ struct ReportPageTests {
               "was_over", "has_ended",
             ].contains(column.name)
           {
+            // A note of the amount says it.
+            if report == .renewalsDue, column.name == "from_catalogue_milliunits" { continue }
             var text = row[column.name]?.label(in: column.name, of: report).text ?? ""
             // One currency stands in the heading, and each triangle has its own.
             if column.kind == .money, currencies.count == 1 || report.hasCohorts {
@@ -310,13 +313,15 @@ struct ReportPageTests {
       let table = try await api.api.reports.table(
         of: .ownership, try Self.choices(.ownership), at: api.api.now())
       let page = try await get(try Self.address(.ownership), &browser)
-      let section = try #require(
-        page.text.components(separatedBy: "<section class=\"report\">").last)
-      #expect(section.contains(">Decided: Submitted first</th>"))
-      let rows = section.components(separatedBy: "<tr").dropFirst(2).filter {
-        !$0.contains(">Total")
+      // One for each measure.
+      let sections = page.text.components(separatedBy: "<section class=\"report\">").dropFirst()
+      #expect(
+        Set(table.records.compactMap { $0["measure"]?.text }).count == sections.count)
+      #expect(sections.contains { $0.contains(">Submitted first</th>") })
+      let rows = sections.flatMap { section in
+        section.components(separatedBy: "<tr").dropFirst(2).filter { !$0.contains(">Total") }
       }
-      #expect(rows.count == 28)
+      #expect(rows.count == 28 * sections.count)
       let shown = rows.flatMap { row in
         row.matches(of: /<td class=\x22number [^>]*>(?:<a[^>]*>)?([0-9]+)/)
           .compactMap { Int64($0.1) }

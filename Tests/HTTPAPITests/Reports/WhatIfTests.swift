@@ -117,7 +117,8 @@ struct WhatIfTests {
         "/admin/what-if?policy=first-owner-keeps&account_id=&original_transaction_id=\(line)")
       #expect(page.status == 200)
       for text in [
-        "1 of 2 charges would have another owner or none: ", " days of access",
+        "With “First owner keeps”, 1 of 2 charges would have another owner or none (2 accounts): ",
+        " days of access",
         "anna would gain most (1 charge). ben would lose most (1 charge).", "2026-02",
         "<summary>1 charge, with the reasons</summary>", "<h2>Accounts</h2>",
         "“ben” submitted it first;", "“anna” was the first to submit this original transaction.",
