@@ -300,7 +300,7 @@ CREATE TABLE submission_exchange (
 );
 COMMENT ON TABLE submission_exchange IS
     'The exchanges with Apple about a submission, in order. [by submission_id]';
-CREATE INDEX submission_exchange_by_body ON submission_exchange USING hash (body_sha256);
+CREATE INDEX submission_exchange_by_body ON submission_exchange (body_sha256);
 CREATE INDEX submission_exchange_failed
     ON submission_exchange (((asked_at AT TIME ZONE 'UTC')::date))
     WHERE fault IS NOT NULL OR http_status <> 200;
@@ -364,7 +364,7 @@ CREATE TABLE notification_exchange (
 );
 COMMENT ON TABLE notification_exchange IS
     'The exchanges with Apple about a notification, in order. [by notification_id]';
-CREATE INDEX notification_exchange_by_body ON notification_exchange USING hash (body_sha256);
+CREATE INDEX notification_exchange_by_body ON notification_exchange (body_sha256);
 
 -- The key of the advisory lock on a body: a part of its digest.
 CREATE OR REPLACE FUNCTION body_lock(digest bytea)
@@ -1552,9 +1552,6 @@ CREATE TABLE movement_day (
         period_type, currency, price_source)
 );
 COMMENT ON TABLE movement_day IS 'Projection: daily sums of movements. [local]';
--- Those that add up to nothing, which the roll-up deletes.
-CREATE INDEX movement_day_of_nothing ON movement_day (day)
-    WHERE number = 0 AND amount_milliunits = 0 AND mrr_twelfths = 0;
 
 -- Exchange rates to the operator's currency, from a day on: sums across currencies need them. A
 -- rate is corrected or removed by another row for the same day; the earlier one stays for reports as
@@ -1966,8 +1963,7 @@ BEGIN
             ON store_transaction, renewal_status, ownership_action, charge_lookup,
                 account_original_transaction, holding, published_entitlement,
                 account, account_grant, purchase_order, consumption_consent, imported_source,
-                account_change, admin_session, event, job, webhook_delivery, movement_change,
-                movement_day
+                account_change, admin_session, event, job, webhook_delivery, movement_change
             TO tenure_program;
         -- What is recorded stays: only what changes in the life of a row may be updated.
         GRANT UPDATE (published_at, merged_into_key, label, email) ON account TO tenure_program;

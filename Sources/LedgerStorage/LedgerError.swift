@@ -19,8 +19,6 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
   case differentGrant(UUID, member: String)
   /// An entry's format is unknown: written by a newer Tenure, or tampered with.
   case unreadableEntry(line: OriginalTransactionKey, number: Int)
-  /// A row of an export is damaged.
-  case unreadableRow(of: String, key: [String])
   /// A stored body is damaged.
   case unreadableBody(sha256: [UInt8])
   case schemaVersion(found: Int?, needed: Int)
@@ -43,8 +41,6 @@ package enum LedgerError: Error, Hashable, Sendable, CustomStringConvertible {
       "Grant \(id.text) already exists with a different `\(member)`."
     case .unreadableEntry(let line, let number):
       "Entry \(number) of \(line) can't be read by this version of Tenure."
-    case .unreadableRow(let table, let key):
-      "The row \(key.joined(separator: "/")) of \(table) is damaged."
     case .unreadableBody(let digest): "The body with the SHA-256 \(digest.hexadecimal) is damaged."
     case .schemaVersion(nil, _): "The database has no Tenure schema: run `tenure migrate` first."
     case .schemaVersion(let found?, let needed) where found < needed:

@@ -95,7 +95,14 @@ struct AccessPeriods: Sendable {
     return periods.sorted { $0.key < $1.key }.map {
       AccessPeriods(
         entitlement: $0.key.rawValue, periods: joined($0.value),
-        late: late[$0.key, default: []].sorted { $0.from < $1.from })
+        late: late[$0.key, default: []].sorted { $0.from < $1.from }.reduce(into: []) {
+          joined, next in
+          if let last = joined.last, next.from <= last.until + .gapTolerance {
+            joined[joined.count - 1].until = max(last.until, next.until)
+          } else {
+            joined.append(next)
+          }
+        })
     }
   }
 
@@ -137,13 +144,39 @@ struct AccessPeriods: Sendable {
       .joined(separator: "; ") + "."
   }
 
-  /// For example `Access to pro known only later: 17 Oct 2026 to 23 Oct 2026.`; nil without any.
-  var lateInWords: String? {
-    guard !late.isEmpty else { return nil }
-    let rest = late.count > Self.mostGaps + 1 ? late.count - Self.mostGaps : 0
-    let named = late.dropFirst(rest).map { "\($0.from.dayName) to \($0.until.dayName)" }
-    return "Access to \(entitlement) known only later: "
-      + ((rest > 0 ? ["\(rest) earlier"] : []) + named).joined(separator: "; ") + "."
+  /// For example `Paid, but without access to pro until Tenure learned of it: 17 Oct 2026 to 23 Oct
+  /// 2026.`; entitlements of the same times are named together.
+  static func lateInWords(_ all: [AccessPeriods]) -> [String] {
+    var sentences: [(times: String, entitlements: [String])] = []
+    for periods in all where !periods.late.isEmpty {
+      let late = periods.late
+      let rest = late.count > mostGaps + 1 ? late.count - mostGaps : 0
+      let named = late.dropFirst(rest).map { "\($0.from.dayName) to \($0.until.dayName)" }
+      let times =
+        named.joined(separator: "; ")
+        + (rest > 0 ? "; and \(Count.text(rest, "earlier time"))" : "")
+      if let place = sentences.firstIndex(where: { $0.times == times }) {
+        sentences[place].entitlements.append(periods.entitlement)
+      } else {
+        sentences.append((times, [periods.entitlement]))
+      }
+    }
+    return sentences.map { times, entitlements in
+      "Paid, but without access to \(entitlements.joined(separator: " and ")) until Tenure learned "
+        + "of it: \(times)."
+    }
+  }
+
+  /// The parts of a period in which the charge was known.
+  private func known(_ period: Period) -> [(from: Timestamp, until: Timestamp?)] {
+    var (parts, from): ([(from: Timestamp, until: Timestamp?)], Timestamp) = ([], period.from)
+    for time in late
+    where time.until > from && period.until.map({ time.from < $0 }) ?? true {
+      if time.from > from { parts.append((from, time.from)) }
+      from = time.until
+    }
+    if period.until.map({ from < $0 }) ?? true { parts.append((from, period.until)) }
+    return parts
   }
 
   private static func time(of gap: (from: Timestamp, until: Timestamp?, cause: String)) -> String {
@@ -154,12 +187,14 @@ struct AccessPeriods: Sendable {
   ///
   /// - Parameter last: The end of the axis.
   func lane(until last: Timestamp, at now: Timestamp) -> TimelineLayout.Lane {
-    let access = periods.map { period in
+    let access = periods.flatMap { period in
       let end = period.until.map { " to \($0.dayName)" } ?? ", no end date"
       let ending = period.until.map { $0 <= now } ?? false ? "; ended: \(period.ending)" : ""
-      return TimelineLayout.Span(
-        from: period.from, until: min(period.until ?? last, last), classNames: "span-on",
-        text: "\(period.from.dayName)\(end): access to \(entitlement)\(ending)", inset: 4)
+      return known(period).map { part in
+        TimelineLayout.Span(
+          from: part.from, until: min(part.until ?? last, last), classNames: "span-on",
+          text: "\(period.from.dayName)\(end): access to \(entitlement)\(ending)", inset: 4)
+      }
     }
     let none = gaps(at: now).compactMap { gap -> TimelineLayout.Span? in
       let until = gap.until ?? min(now, last)
@@ -197,7 +232,8 @@ extension RecordedOriginalTransaction {
     switch line.decisions[next.id]?.decision.owner {
     case account?:
       if let loss = line.decisions[next.id]?.losses.last {
-        return "another account had the next charge until \(loss.at.dayName)"
+        let owner = names[loss.account] ?? "another account"
+        return "\(owner) had the next charge until \(loss.at.dayName)"
       }
       return next.productID == charge.productID ? nil : "changed to \(next.productID)"
     case let owner?: return "the next charge belongs to \(names[owner] ?? "erased")"

@@ -388,7 +388,7 @@ struct AccountCharges: Sendable {
       causes.move(of: $0, from: account.key, at: $1).inWords
     }
     let notes =
-      access.compactMap { $0.gapsInWords(at: now) } + access.compactMap(\.lateInWords)
+      access.compactMap { $0.gapsInWords(at: now) } + AccessPeriods.lateInWords(access)
     return TimelinePicture(
       TimelineLayout(
         id: "charges", title: "Timeline of account \(account.id)",

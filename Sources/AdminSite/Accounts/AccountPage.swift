@@ -25,7 +25,8 @@ struct AccountPageController: Controller {
     let now = pages.now()
     let held = try await entitlements.entitlements(of: account.id, now: now)
     let charges = try await AccountCharges(
-      of: account, part: { try part($0, usual: Self.chargesShown) }, in: ledger, terms, at: now)
+      of: account, part: { try part($0, usual: $0.isEmpty ? Self.chargesShown : PagePart.usual) },
+      in: ledger, terms, at: now)
     let submissionPart = try part("submissions_")
     let (submissions, submissionPaging) = submissionPart.part(
       of: try await ledger.accounts.latestSubmissions(

@@ -80,7 +80,9 @@ private struct ActionSentence {
     case .verifySubmissions: plain("had \(count("submissions", "receipt")) verified again")
     case .setExchangeRate: rate("the exchange rate of")
     case .setCommission: rate("Apple's commission on", "%")
-    case .setProduct: plain("saved the product ") + [(subject, AdminURL.product(subject))]
+    case .setProduct:
+      plain("saved the product ") + [(subject, AdminURL.product(subject))]
+        + plain(data?["changes"]?.string.map { ": \($0)" } ?? "")
     case nil: plain("\(action.replacing("_", with: " ")) ") + [named]
     }
   }

@@ -68,7 +68,9 @@ struct OwnershipController: ActionController {
           || report.recorded.decision.rule == .administrator
           ? ""
           : " Enter the present owner to keep the charge there whatever Apple reports."))
-    if let last = located.lastOwner {
+    if let last = located.lastOwner, let account = try await ledger.accounts.account(last),
+      account.mergedInto == nil
+    {
       (field.value, field.hint) = (last, "The last owner. \(field.hint ?? "")")
     }
     return isRelease

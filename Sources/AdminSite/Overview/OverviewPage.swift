@@ -15,8 +15,7 @@ struct OverviewPageController: Controller {
     }
     async let faults = checkup.recentFaults()
     var answers = await OverviewAnswers.ask(api.reportCoordinator)
-    let history = try? await ledger.maintenance.examineNotifications(at: pages.now())
-    answers.isHistoryUnknown = history.map { $0.lastComparison == nil } ?? false
+    answers.isHistoryUnknown = try await !ledger.maintenance.hasComparedNotifications()
     var context = context
     context.admin.faults = await faults
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)

@@ -290,7 +290,8 @@ extension OverviewAnswers {
   /// The drill-down page of a measure.
   private func items(_ measure: String) -> String {
     let question = OverviewQuestion.intakeFailures
-    let request = ReportRequest(question.report, query: nil, at: Timestamp(milliseconds: 0))
+    var request = ReportRequest(question.report, query: nil, at: Timestamp(milliseconds: 0))
+    request.choices = question.choices
     let cell = try? ReportCell(
       of: question.report, question.choices, column: "number", row: ["measure": measure])
     return cell.map(request.href) ?? question.href

@@ -202,6 +202,8 @@ extension DataTable {
           { $0["measure"]?.text == measure && $0["rule"]?.text ?? "" == rule }
         )
       }, of: request)
+    rows.removeAll { $0.cells.dropFirst().allSatisfy(\.isNil) }
+    if !rows.isEmpty { note = "Periods without any are left out." }
   }
 
   /// The measure of a split report with a row for each period and a column for each segment.

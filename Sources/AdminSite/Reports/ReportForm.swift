@@ -80,14 +80,22 @@ struct ReportRequest: Sendable {
     return AdminURL.drillDown(report.name, choices: query(cell) + range)
   }
 
-  private static let ofRange = ["from", "to", "days", "bucket"]
+  private static let ofRange = ["from", "to", "days", "bucket", "as_of"]
+
+  /// The days of the report that the link to a number came from, as parameters of this page.
+  var originRange: [(name: String, value: String)] {
+    EncodedFields(query ?? "", .query).all(beginningWith: Self.rangePrefix)
+      .filter { Self.ofRange.contains($0.name) }
+      .map { (Self.rangePrefix + $0.name, $0.value) }
+  }
 
   /// The page of the report that a link to a number came from.
   func origin(of cell: ReportCell) -> String {
-    let range = EncodedFields(query ?? "", .query).all(beginningWith: Self.rangePrefix)
-      .filter { Self.ofRange.contains($0.name) }
+    let range = originRange.map {
+      (name: String($0.name.dropFirst(Self.rangePrefix.count)), value: $0.value)
+    }
     let others = cell.choices.query(of: report).filter { choice in
-      !(Self.ofRange + ["as_of", "period"]).contains(choice.name)
+      !(Self.ofRange + ["period"]).contains(choice.name)
     }
     return AdminURL.report(report.name, choices: range + others)
   }

@@ -9,11 +9,16 @@ extension ReportColumn {
     if ["resubscribed", "reactivated_milliunits"].contains(name), report != .reactivations {
       return "Returned"
     }
+    if report == .intake, let label = Self.ofIntake[name] { return label }
     // One number has one name in all reports.
     if name == "paid", report == .refunds { return "Charges" }
     if name == "trials", report == .trials { return "Open trials" }
     return Self.labels[name] ?? EnumText.sentence(title)
   }
+
+  private static let ofIntake = [
+    "at": "Recorded", "subject": "ID", "delay_ms": "Received late by",
+  ]
 
   // Names that are not words for people by themselves.
   private static let labels = [

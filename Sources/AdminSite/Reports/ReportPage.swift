@@ -267,7 +267,7 @@ struct ReportPageController: Controller {
       PageLink(label: report.label, href: asked.origin(of: cell)),
     ]
     func address(_ more: [(name: String, value: String)]) -> String {
-      AdminURL.drillDown(report.name, choices: asked.query(cell) + more)
+      AdminURL.drillDown(report.name, choices: asked.query(cell) + asked.originRange + more)
     }
     func address(from offset: Int) -> String {
       address(offset > 0 ? [("offset", "\(offset)")] : [])

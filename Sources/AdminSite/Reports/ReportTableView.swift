@@ -73,8 +73,8 @@ extension ReportRequest {
           shown.emptyText = "Nothing waits."
         } else if let listed, listed > 0 {
           shown.note =
-            "Apple's history listed \(Count.text(Int(listed), "notification")), with those "
-            + "listed again."
+            "Apple's history, which is read repeatedly, listed "
+            + "\(Count.text(Int(listed), "notification"))."
         }
         return shown
       }
@@ -94,7 +94,9 @@ extension ReportRequest {
           "Products and periods without refunds are not listed."
         ])
         .joined(separator: " ")
-      guard choices.by == nil, !table.isCutShort else { return [refunds] }
+      // Amounts of several currencies have no sum.
+      guard choices.by == nil, !table.isCutShort, table.records.currencies.count < 2
+      else { return [refunds] }
       var months = DataTable(
         table, of: self, columns: { !["days_after", "reason"].contains($0.name) },
         rows: { $0["days_after"]?.text != nil })

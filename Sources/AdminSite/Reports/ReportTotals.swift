@@ -145,7 +145,8 @@ struct ReportTotals: Sendable {
     return currencies.map { currency in
       let rows = rows.filter { currency == nil || $0["currency"]?.text == currency }
       let sum = measure.sum(of: rows) ?? 0
-      let whole = table.report.shares.values.first { $0.part == measure.added.first }?.whole
+      let whole = table.columns.lazy.compactMap { table.report.shares[$0.name] }
+        .first { $0.part == measure.added.first }?.whole
       let share = whole.flatMap { whole in
         ReportValue.hundredthsOfPercent(
           of: sum,

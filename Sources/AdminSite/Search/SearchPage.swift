@@ -157,7 +157,7 @@ struct SearchController: Controller {
           : nil
       )
     } catch {
-      return ([], "Apple did not answer. Try again later.")
+      return ([], "Apple could not be asked about this order. Try again later.")
     }
   }
 
@@ -179,7 +179,8 @@ struct SearchController: Controller {
       (line.href, { try await hit(line, as: "Web order line item", text) })
     }
     if let notification = try await ledger.accounts.notificationSummaries([text])[ExactText(text)],
-      let environment = notification.environment, let id = notification.originalTransactionID
+      let environment = notification.environment, let id = notification.originalTransactionID,
+      try await ledger.ownership.environments(of: id).contains(environment)
     {
       let line = OriginalTransactionKey(environment, id)
       found.others.append((line.href, { try await hit(line, as: "Notification", text) }))

@@ -96,8 +96,17 @@ struct HealthPageController: Controller {
     let checks = groups.flatMap { group in
       group.findings.map {
         (
-          badge: group.badge, check: $0.check, found: $0.found.withTimesForPeople,
-          remedy: $0.remedy?.replacing("`", with: "")
+          badge: group.badge, check: $0.check,
+          // As the pages call them.
+          found: $0.found.withTimesForPeople.replacing("Parked", with: "Failed")
+            .replacing("parked", with: "failed"),
+          hasRemedy: $0.remedy != nil,
+          // The texts between backticks are commands.
+          remedy: $0.remedy.map { text in
+            text.split(separator: "`", omittingEmptySubsequences: false).enumerated().map {
+              (text: String($1), isCode: !$0.isMultiple(of: 2))
+            }
+          } ?? []
         )
       }
     }

@@ -24,11 +24,8 @@ package struct WebhookReceiver: Sendable {
 
   /// It can contain a token.
   let url: Secret<String>
-  /// The URL without its path and query, for administrators.
-  package var origin: String {
-    url.revealed.split(separator: "/", omittingEmptySubsequences: false).prefix(3)
-      .joined(separator: "/")
-  }
+  /// The URL's scheme, host and port, for administrators.
+  package let origin: String
   /// As in the URL, without the brackets of an address.
   package let host: String
   /// One or two; each signs every event.
@@ -52,6 +49,9 @@ package struct WebhookReceiver: Sendable {
       throw Fault("its host has characters that are not allowed in a DNS name")
     }
     self.host = host.trimmingCharacters(in: ["[", "]"])
+    origin =
+      "\(scheme)://" + (self.host.contains(":") ? "[\(self.host)]" : self.host)
+      + (parts.port.map { ":\($0)" } ?? "")
     guard allowsPrivateAddresses || IPAddress(self.host)?.isPublic ?? true else {
       throw Fault("the address is private; set TENURE_WEBHOOK_ALLOW_PRIVATE to on to allow this")
     }

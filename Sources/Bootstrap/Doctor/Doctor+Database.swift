@@ -369,11 +369,11 @@ extension Doctor {
   private func parked(_ reading: LedgerReading) -> DoctorFinding {
     let check = "work.parked"
     guard let since = reading.discardedJobs.values.compactMap(\.since).min() else {
-      return .ok(check, "No failed jobs.")
+      return .ok(check, "No parked jobs.")
     }
     let kinds = reading.discardedJobs.map { "\($0.value.count) \($0.key)" }.sorted()
     return .warning(
-      check, "Failed jobs, since \(since): \(kinds.joined(separator: ", ")).",
+      check, "Parked jobs, since \(since): \(kinds.joined(separator: ", ")).",
       remedy: "`tenure jobs` shows the reasons; `tenure jobs retry` retries them.")
   }
 
@@ -389,7 +389,7 @@ extension Doctor {
       return .ok(check, "Webhook deliveries are on time.")
     }
     return .warning(
-      check, "Failed webhook deliveries, since \(since): \(reading.parkedDeliveries.count).",
+      check, "Parked webhook deliveries, since \(since): \(reading.parkedDeliveries.count).",
       remedy: "Fix the receiver, then run `tenure webhooks redeliver --parked`.")
   }
 
@@ -421,7 +421,8 @@ extension Doctor {
         check, "\(found).",
         remedy: settings.serverAPIKey == nil
           ? "Set the key for the App Store Server API."
-          : "Check that `tenure work` runs; `tenure jobs` lists jobs.")
+          : "The worker compares it every day: check that `tenure work` runs with the key for the "
+            + "App Store Server API; `tenure jobs` lists its jobs.")
     }
     return .ok(
       check,

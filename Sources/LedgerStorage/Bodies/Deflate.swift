@@ -12,8 +12,8 @@ struct Deflate: Sendable {
   let dictionary: [UInt8]
 
   func compress(_ bytes: [UInt8]) -> [UInt8] {
-    // More than zlib's bound.
-    let capacity = bytes.count + bytes.count / 8 + 64
+    // More than zlib's bound for any window and memory.
+    let capacity = bytes.count + bytes.count / 4 + 64
     let compressed = unsafe [UInt8](unsafeUninitializedCapacity: capacity) { output, count in
       unsafe bytes.withUnsafeBufferPointer { input in
         unsafe dictionary.withUnsafeBufferPointer { dictionary in

@@ -1,3 +1,4 @@
+import Foundation
 import JSONText
 package import Logging
 import Postgres
@@ -46,7 +47,8 @@ package struct ProductStore: LedgerStore {
       // Without the lock, two concurrent calls would both see the version before.
       _ = try await transaction.query("SELECT pg_advisory_xact_lock(\(Self.catalogueLock))")
       var product = product
-      if let current = try await catalogue(from: transaction)[product.id] {
+      let current = try await catalogue(from: transaction)[product.id]
+      if let current {
         var same = product
         same.validFrom = current.validFrom
         if same == current { return current }
@@ -77,6 +79,7 @@ package struct ProductStore: LedgerStore {
           + (administrator.map {
             let action = $0.action(.setProduct, on: product.id.rawValue) {
               $0.member("valid_from", product.validFrom)
+              if let current { $0.member("changes", product.changes(since: current)) }
             }
             return [action.insert(at: product.validFrom)]
           } ?? []))
@@ -177,5 +180,27 @@ package final class CatalogueCache: Sendable {
       }
       try? await Task.sleep(for: Self.refreshInterval)
     }
+  }
+}
+
+extension Product {
+  /// As in `price 0.99 USD → 1.09 USD; level 1 → 2`.
+  fileprivate func changes(since old: Product) -> String {
+    func price(_ product: Product) -> String? {
+      product.priceMilliunits.map { "\(Decimal($0) / 1000) \(product.currency ?? "")" }
+    }
+    let values: [(name: String, old: String?, new: String?)] = [
+      ("name", old.displayName, displayName), ("price", price(old), price(self)),
+      ("period", old.period?.description, period?.description),
+      ("type", old.type.rawValue, type.rawValue),
+      (
+        "entitlements", old.entitlements.map(\.rawValue).joined(separator: ", "),
+        entitlements.map(\.rawValue).joined(separator: ", ")
+      ),
+      ("subscription group", old.subscriptionGroup, subscriptionGroup),
+      ("level", old.level.map(String.init), level.map(String.init)),
+    ]
+    return values.filter { $0.old.map(ExactText.init) != $0.new.map(ExactText.init) }
+      .map { "\($0.name) \($0.old ?? "–") → \($0.new ?? "–")" }.joined(separator: "; ")
   }
 }

@@ -95,6 +95,12 @@ extension Maintenance {
     )
   }
 
+  /// Whether Apple's notification history was ever compared.
+  package func hasComparedNotifications() async throws -> Bool {
+    try await database.query("SELECT EXISTS (SELECT FROM tenure.notification_history_check)")
+      .decodeOnly(Bool.self)
+  }
+
   /// The tables with many dead rows that no vacuum has removed.
   package func bloatedTables() async throws -> [String] {
     try await database.query(

@@ -33,7 +33,6 @@ extension Maintenance {
       try await rollUp(page[...], &faults)
       isDone = page.count < Self.rollupBatch
     }
-    _ = try await database.query(Self.deleteNothing)
     let pause: Duration =
       !isDone ? .zero : faults.isEmpty ? interval : Self.intervalAfterFaults
     _ = try await database.batch(job.repetition(at: now + pause, now: now))
@@ -88,14 +87,6 @@ extension Maintenance {
       if taken != changes.count { await transaction.rollBack() }
     }
   }
-
-  /// Deletes sums of nothing, except those that another worker is adding to.
-  private static let deleteNothing: SQL = """
-    DELETE FROM tenure.movement_day WHERE ctid = ANY (ARRAY(
-      SELECT ctid FROM tenure.movement_day
-      WHERE number = 0 AND amount_milliunits = 0 AND mrr_twelfths = 0
-      LIMIT \(rollupBatch * rollupBatches) FOR UPDATE SKIP LOCKED))
-    """
 
   /// Each change `c` with its movements `m`, their signs `s` and how they are summed up, `b`.
   static let changedMovements: SQL = """

@@ -68,8 +68,12 @@ extension StoredEntry {
   ) -> StoredEntry {
     StoredEntry(
       line: line, number: number, recordedAt: recordedAt, source: source, format: format,
-      body: CompressedText(rawValue: body)?.text ?? String(decoding: body, as: UTF8.self),
-      storedAt: storedAt, hash: hash)
+      body: text(ofStored: body), storedAt: storedAt, hash: hash)
+  }
+
+  /// The text of a stored body; of a damaged one, its bytes.
+  static func text(ofStored body: [UInt8]) -> String {
+    CompressedText(rawValue: body)?.text ?? String(decoding: body, as: UTF8.self)
   }
 }
 

@@ -5,7 +5,7 @@ extension Report {
       "Charges by the rule that decided their owner, and subscriptions that moved or are shared.",
     sql: PackageResources.ownership_sql,
     drillDown: .rows("measure", "decided", "corrected", "moved", "shared"),
-    charts: [.bars("Decisions and changes of owners", .init("Charges", "number"))],
+    charts: [.bars("Decided and corrected charges", .init("Charges", "number"))],
     isPartlyFrozen: true,
     countsAllProducts: true)
 }

@@ -96,7 +96,7 @@ struct DoctorTests {
         let failed = try await Self.examine(Self.settings(apple, database)).report.findings
         #expect(
           failed.first { $0.check == "work.parked" }?.found
-            == "Failed jobs, since 2026-11-01T00:00:00.000Z: 2 reconcile.")
+            == "Parked jobs, since 2026-11-01T00:00:00.000Z: 2 reconcile.")
       }
     }
   }

@@ -39,7 +39,9 @@ struct YearTests {
             address + "/v1/reports/active?format=csv&bucket=month",
             ("Authorization", "Bearer \(keys.admin)"))
           let months = active.split(separator: "\r\n").dropFirst()
-          #expect(months.last?.hasPrefix((plan.end + .seconds(-1)).description.prefix(7)) == true, "\(active)")
+          #expect(
+            months.last?.hasPrefix((plan.end + .seconds(-1)).description.prefix(7)) == true,
+            "\(active)")
         }
         return comparison
       }

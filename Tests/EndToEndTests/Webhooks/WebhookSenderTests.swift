@@ -35,6 +35,19 @@ struct WebhookSenderTests {
     }
   }
 
+  @Test(
+    "administrators see where events go, without tokens",
+    arguments: [
+      ("https://hooks.example.com?token=t", "https://hooks.example.com"),
+      ("https://hooks.example.com:8443/t/x?y", "https://hooks.example.com:8443"),
+      ("http://[::1]:80/t", "http://[::1]:80"),
+    ])
+  func origin(url: String, origin: String) throws {
+    let receiver = try WebhookReceiver(
+      url: Secret(url), secrets: [Secret("0123456789abcdef")], allowsPrivateAddresses: true)
+    #expect(receiver.origin == origin)
+  }
+
   @Test("an event is posted as it is, signed with each secret")
   func posts() async throws {
     try await StandInReceiver.run { receiver in

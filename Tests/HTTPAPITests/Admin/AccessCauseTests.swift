@@ -449,6 +449,21 @@ struct AccessCauseTests {
     }
   }
 
+  @Test func `access that was learned of later is hatched until then`() async throws {
+    try await TestAPI.run { api in
+      try await api.describe("monthly", "premium")
+      try await api.claim(Self.month, Future(isOn: true, end: 30), by: "olga", on: 12)
+      var browser = try await AdminBrowser.loggedIn(api)
+      let page = try await browser.get("/admin/accounts/olga")
+      #expect(
+        page.contains(
+          "Paid, but without access to premium until Tenure learned of it: 1 Jan 2026 to 13 Jan "
+            + "2026."), "\(page.text)")
+      #expect(page.contains(#"fill="url(#charges-late)""#))
+      #expect(page.contains("<title>1 Jan 2026 to 13 Jan 2026: paid, but known only then</title>"))
+    }
+  }
+
   @Test func `an active account has no gap in its timeline, and grants close one`() async throws {
     try await TestAPI.run { api in
       try await api.describe("monthly", "premium")

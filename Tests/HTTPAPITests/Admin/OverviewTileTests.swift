@@ -175,11 +175,11 @@ struct OverviewTileTests {
         ],
         [
           "Missed notifications", "5", nil, nil, "last 7 days",
-          "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
+          "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed&report_days=7",
         ],
         [
           "Failed requests to Apple", "7", "+7 vs previous 7 days", Tone.warning, "last 7 days",
-          "/admin/reports/intake/transactions?cell=number&days=7&row_measure=apple_failures",
+          "/admin/reports/intake/transactions?cell=number&days=7&row_measure=apple_failures&report_days=7",
         ],
       ])
     // The refused posts are on another page than the notifications.

@@ -145,7 +145,7 @@ struct ReportPageTests {
         ),
         (
           "Missed notifications",
-          "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
+          "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed&report_days=7",
           "2", "+1 vs previous 7 days"
         ),
       ] {
@@ -167,7 +167,7 @@ struct ReportPageTests {
         try await get("/admin/rejected", &browser).contains(">Forged or malformed notification<"))
       #expect(overview.contains("Rejected receipts per week: from 0 to 0, between 0 and 1"))
       let missed = try await get(
-        "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed",
+        "/admin/reports/intake/transactions?cell=number&days=7&row_measure=notifications_missed&report_days=7",
         &browser)
       #expect(missed.contains("<p class=\"number-of\">2</p>"))
       // As cells: a token of the page may have any two letters in it.
@@ -308,7 +308,7 @@ struct ReportPageTests {
     }
   }
 
-  @Test func `ownership has a row for each period, and loses no number`() async throws {
+  @Test func `ownership has a table for each measure, and loses no number`() async throws {
     try await withSamples { api, browser in
       let table = try await api.api.reports.table(
         of: .ownership, try Self.choices(.ownership), at: api.api.now())
@@ -321,13 +321,14 @@ struct ReportPageTests {
       let rows = sections.flatMap { section in
         section.components(separatedBy: "<tr").dropFirst(2).filter { !$0.contains(">Total") }
       }
-      #expect(rows.count == 28 * sections.count)
+      // Without the days that have none.
+      #expect(rows.count >= sections.count && rows.count < 28 * sections.count)
       let shown = rows.flatMap { row in
         row.matches(of: /<td class=\x22number [^>]*>(?:<a[^>]*>)?([0-9]+)/)
           .compactMap { Int64($0.1) }
       }
       #expect(shown.reduce(0, +) == table.records.reduce(0) { $0 + $1.integer("number") })
-      #expect(shown.count > rows.count)
+      #expect(shown.count >= rows.count)
     }
   }
 

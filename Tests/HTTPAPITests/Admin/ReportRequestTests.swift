@@ -103,6 +103,22 @@ struct ReportRequestTests {
     #expect(table.rows[0].cells.map(\.href) == [nil, href])
   }
 
+  @Test func `a number leads back to the days of its report`() throws {
+    let churn = ReportRequest(.churn, query: "from=2026-01-01&bucket=week", at: Self.now)
+    var row = churn.choices
+    (row.from, row.to) = (
+      CalendarDate(iso8601: "2026-02-02"), CalendarDate(iso8601: "2026-02-08")
+    )
+    let link = churn.href(try ReportCell(of: .churn, row, column: "churned", row: [:]))
+    let query = try #require(link.split(separator: "?").last)
+    let items = ReportRequest(.churn, query: "\(query)&report_x=1&offset=50", at: Self.now)
+    #expect(items.faults.isEmpty)
+    #expect(
+      items.origin(of: try items.cell())
+        == "/admin/reports/churn?from=2026-01-01&bucket=week")
+    #expect(items.originRange.map(\.name) == ["report_from", "report_bucket"])
+  }
+
   @Test func `a failed request leads to the account of its submission`() {
     let id = "2c3b5a1e-0000-4000-8000-000000000001"
     func cell(_ measure: String, _ subject: String) -> DataCell? {
@@ -549,6 +565,12 @@ struct ReportChartTests {
         == ["Feb 2026, all", "", "2", "−2.00", "10", "20.00%"])
     // April has not ended.
     #expect(shown[0].note?.hasPrefix("Refunded 3.00 of 60.00 EUR charged: 5.00%.") == true)
+    // Amounts of two currencies have no sum.
+    var two = table.rows
+    two[1][3] = .text("USD")
+    let mixed = ReportTable(
+      report: .refunds, asOf: Self.now, columns: table.columns, rows: two, isCutShort: false)
+    #expect(Self.request(mixed).tables(mixed, previous: nil).map(\.rows.count) == [5])
     // One reason has no column; two have.
     for (reasons, isColumn) in [(["1", "1", "1", nil], false), (["1", "0", "1", nil], true)] {
       let other = ReportTable(

@@ -42,6 +42,8 @@ struct ProductTests {
       let actions = try await api.get("/v1/administrator-actions", as: .admin)["actions"]?.array
       #expect(actions?.map { $0["action"] } == ["set_product", "set_product"])
       #expect(actions?.map { $0["subject"] } == ["monthly", "monthly"])
+      #expect(actions?.first?["data"]?["changes"]?.string?.contains(" → ") == true)
+      #expect(actions?.last?["data"]?["changes"] == nil)
       #expect(
         actions?.map { $0["data"]?["valid_from"]?.string } == [
           "2026-01-01T00:00:01.000Z", "2026-01-01T00:00:00.000Z",

@@ -232,34 +232,6 @@ struct MovementTableTests {
     }
   }
 
-  @Test("the roll-up deletes sums of nothing")
-  func sumsOfNothing() async throws {
-    try await withLedger { ledger in
-      try await ledger.submit([charge("1", on: 0)], claiming: [key("1")], by: "anna", on: 0.1)
-      try await ledger.jobs.seed([.rollUpMovements], at: day(1))
-      func sums(after date: Double) async throws -> Int {
-        let jobs = try await ledger.jobs.claimJobs(
-          limits: [.maintenance: 1], worker: "w", at: day(date), lease: .seconds(60))
-        try await ledger.maintenance.rollUpMovements(
-          try #require(jobs.first), every: .seconds(10), at: day(date))
-        return try await ledger.database.query("SELECT count(*) FROM tenure.movement_day")
-          .decodeOnly(Int.self)
-      }
-      #expect(try await sums(after: 1) > 3)
-      try await ledger.database.runScript(
-        """
-        UPDATE tenure.movement_day SET number = 0, amount_milliunits = 0, mrr_twelfths = 0
-        WHERE kind <> 'charged'
-        """)
-      let left = try await sums(after: 2)
-      #expect(left > 0)
-      let charged = try await ledger.database.query(
-        "SELECT count(*) FROM tenure.movement_day WHERE kind = 'charged'"
-      ).decodeOnly(Int.self)
-      #expect(left == charged)
-    }
-  }
-
   @Test("two rebuilds at once add to the sums once")
   func rebuildsAtOnce() async throws {
     try await withLedger { ledger in

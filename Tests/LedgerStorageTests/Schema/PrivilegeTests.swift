@@ -38,7 +38,7 @@ struct PrivilegeTests {
     ledger_entry | INSERT
     movement | INSERT | closed_by, known_until
     movement_change | INSERT DELETE
-    movement_day | INSERT DELETE | amount_milliunits, mrr_twelfths, number
+    movement_day | INSERT | amount_milliunits, mrr_twelfths, number
     notification | INSERT | attempts, outcome, problem, processed_at
     notification_exchange | INSERT
     notification_history_check | INSERT
