@@ -144,8 +144,8 @@ struct AccessPeriods: Sendable {
       .joined(separator: "; ") + "."
   }
 
-  /// For example `Paid, but without access to pro until Tenure learned of it: 17 Oct 2026 to 23 Oct
-  /// 2026.`; entitlements of the same times are named together.
+  /// For example `Paid, but without access to pro until Tenure knew the charge and its owner: 17
+  /// Oct 2026 to 23 Oct 2026.`; entitlements of the same times are named together.
   static func lateInWords(_ all: [AccessPeriods]) -> [String] {
     var sentences: [(times: String, entitlements: [String])] = []
     for periods in all where !periods.late.isEmpty {
@@ -162,8 +162,8 @@ struct AccessPeriods: Sendable {
       }
     }
     return sentences.map { times, entitlements in
-      "Paid, but without access to \(entitlements.joined(separator: " and ")) until Tenure learned "
-        + "of it: \(times)."
+      "Paid, but without access to \(entitlements.joined(separator: " and ")) until Tenure knew the "
+        + "charge and its owner: \(times)."
     }
   }
 
@@ -188,12 +188,13 @@ struct AccessPeriods: Sendable {
   /// - Parameter last: The end of the axis.
   func lane(until last: Timestamp, at now: Timestamp) -> TimelineLayout.Lane {
     let access = periods.flatMap { period in
-      let end = period.until.map { " to \($0.dayName)" } ?? ", no end date"
-      let ending = period.until.map { $0 <= now } ?? false ? "; ended: \(period.ending)" : ""
-      return known(period).map { part in
-        TimelineLayout.Span(
+      known(period).map { part in
+        let end = part.until.map { " to \($0.dayName)" } ?? ", no end date"
+        let hasEnded = part.until == period.until && part.until.map { $0 <= now } ?? false
+        return TimelineLayout.Span(
           from: part.from, until: min(part.until ?? last, last), classNames: "span-on",
-          text: "\(period.from.dayName)\(end): access to \(entitlement)\(ending)", inset: 4)
+          text: "\(part.from.dayName)\(end): access to \(entitlement)"
+            + (hasEnded ? "; ended: \(period.ending)" : ""), inset: 4)
       }
     }
     let none = gaps(at: now).compactMap { gap -> TimelineLayout.Span? in
@@ -206,7 +207,7 @@ struct AccessPeriods: Sendable {
     let unknown = late.map { time in
       TimelineLayout.Span(
         from: time.from, until: time.until, classNames: "span-lost", pattern: .late,
-        text: "\(time.from.dayName) to \(time.until.dayName): paid, but known only then", inset: 4)
+        text: "\(time.from.dayName) to \(time.until.dayName): paid, without access", inset: 4)
     }
     return TimelineLayout.Lane(
       label: "Access to \(entitlement)", height: 16, spans: access + none + unknown)

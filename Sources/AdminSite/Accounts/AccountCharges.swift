@@ -405,7 +405,7 @@ struct AccountCharges: Sendable {
             let periods = periods.filter { $0.line == line }.map { $0.period }
             return TimelineLayout.Lane(
               label: periods.first?.productID ?? line.originalTransactionID.rawValue, height: 22,
-              spans: periods.reversed().flatMap { $0.spans(label: $0.productID) }
+              spans: periods.reversed().flatMap { $0.spans(label: nil) } + periods.captions
                 + (troubles[line] ?? []),
               marks: periods.flatMap { [$0.refundMark(offset: 11), $0.moveMark(offset: 22)] }
                 .compactMap(\.self))
@@ -439,6 +439,23 @@ struct AccountCharges: Sendable {
 }
 
 extension [TimelineChart.Period] {
+  /// The name of the product over each run of periods of one that follow each other.
+  fileprivate var captions: [TimelineLayout.Span] {
+    sorted { $0.from < $1.from }.reduce(into: []) { captions, period in
+      let end = period.endedAt ?? period.until ?? Timestamp(milliseconds: .max)
+      if let last = captions.last, last.text == period.productID,
+        period.from - .gapTolerance <= last.until
+      {
+        captions[captions.count - 1].until = Swift.max(last.until, end)
+      } else {
+        captions.append(
+          TimelineLayout.Span(
+            from: period.from, until: end, classNames: "", label: period.productID,
+            text: period.productID, isCaption: true))
+      }
+    }
+  }
+
   /// The grants of each entitlement, and those that overlap apart.
   fileprivate var lanes: [[TimelineChart.Period]] {
     sorted { ($0.productID, $0.from) < ($1.productID, $1.from) }.reduce(into: []) { lanes, grant in

@@ -39,6 +39,8 @@ struct TimelineLayout: Sendable {
     var href: String?
     /// The distance to the lane's upper and lower edge, in pixels.
     var inset = 0
+    /// Only the label is drawn, over other spans.
+    var isCaption = false
   }
 
   struct Mark: Sendable {

@@ -227,7 +227,7 @@ struct QueueController: Controller {
         : Badge(text: "Retrying", tone: Tone.warning)
     var row = row(
       "\(attempt.eventID)", logged.type ?? (isTest ? WebhookAttempt.test : "Deleted event"),
-      isTest ? "" : "Event \(attempt.eventID)", fault: attempt.failure, since: attempt.at,
+      isTest ? "" : "Event\u{A0}\(attempt.eventID)", fault: attempt.failure, since: attempt.at,
       attempts: logged.attempts.count, badges: [badge], account: logged.accountID)
     // What is no longer kept can't be sent again.
     if logged.body == nil { row.value = nil }

@@ -411,14 +411,18 @@ extension Doctor {
           + "lists them.")
     }
     guard let compared = examination.lastComparison else {
-      let found =
-        "The last notification arrived at \(last). Apple's history was never compared, so missed "
-        + "ones are unknown"
-      if let next = examination.nextComparison, next > now {
-        return .ok(check, "\(found) until \(next), when it is compared first.")
+      if settings.serverAPIKey != nil,
+        try await ledger.maintenance.schemaChangedAt() + .days(1) > now
+      {
+        return .ok(
+          check,
+          "The last notification arrived at \(last). Apple's history is compared within a day of "
+            + "the installation.")
       }
       return .warning(
-        check, "\(found).",
+        check,
+        "The last notification arrived at \(last). Apple's history was never compared, so missed "
+          + "ones are unknown.",
         remedy: settings.serverAPIKey == nil
           ? "Set the key for the App Store Server API."
           : "The worker compares it every day: check that `tenure work` runs with the key for the "

@@ -68,10 +68,9 @@ extension DatabaseCheck {
   }
 }
 
-/// The last arrival and comparison of notifications, the first comparison due, and how many
-/// notifications of seven days were missed.
+/// The last arrival and comparison of notifications, and how many of seven days were missed.
 package typealias NotificationExamination = (
-  lastArrival: Timestamp?, lastComparison: Timestamp?, missed: Int, nextComparison: Timestamp?
+  lastArrival: Timestamp?, lastComparison: Timestamp?, missed: Int
 )
 
 extension Maintenance {
@@ -84,14 +83,10 @@ extension Maintenance {
         SELECT count(*) FROM tenure.notification
         WHERE arrival = 'history' AND received_at > \(now + .days(-7))
         """,
-        """
-        SELECT min(run_at) FROM tenure.job
-        WHERE kind = \(Job.Kind.compareNotifications) AND discarded_at IS NULL
-        """,
       ], deadline: LedgerReading.deadline)
     return (
       try results[0].decodeOnly(Timestamp?.self), try results[1].decodeOnly(Timestamp?.self),
-      try results[2].decodeOnly(Int.self), try results[3].decodeOnly(Timestamp?.self)
+      try results[2].decodeOnly(Int.self)
     )
   }
 

@@ -457,10 +457,10 @@ struct AccessCauseTests {
       let page = try await browser.get("/admin/accounts/olga")
       #expect(
         page.contains(
-          "Paid, but without access to premium until Tenure learned of it: 1 Jan 2026 to 13 Jan "
-            + "2026."), "\(page.text)")
+          "Paid, but without access to premium until Tenure knew the charge and its owner: 1 Jan "
+            + "2026 to 13 Jan 2026."), "\(page.text)")
       #expect(page.contains(#"fill="url(#charges-late)""#))
-      #expect(page.contains("<title>1 Jan 2026 to 13 Jan 2026: paid, but known only then</title>"))
+      #expect(page.contains("<title>1 Jan 2026 to 13 Jan 2026: paid, without access</title>"))
     }
   }
 

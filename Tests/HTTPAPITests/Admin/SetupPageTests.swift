@@ -217,7 +217,8 @@ struct SetupPageTests {
       var browser = try await AdminBrowser.loggedIn(api)
       let page = try await browser.get("/admin/webhooks")
       for text in [
-        "Waiting now", "Event \(first.eventID)", "Event \(second.eventID)", "120 ms", ">Delivered<",
+        "Waiting now", "Event\u{A0}\(first.eventID)", "Event\u{A0}\(second.eventID)", "120 ms",
+        ">Delivered<",
         "&lt;b&gt;down&lt;/b&gt;", "Account &lt;anna&gt;", "not configured",
       ] { #expect(page.contains(text), "\(text)") }
       #expect(page.contains("<pre>{\n  &quot;id&quot;: &quot;\(first.eventID)&quot;,\n"))
@@ -228,7 +229,8 @@ struct SetupPageTests {
         let page = try await browser.get("/admin/webhooks?\(query)")
         for delivery in [first, second] {
           #expect(
-            page.contains(">Event \(delivery.eventID)<") == shown.contains(delivery), "\(query)")
+            page.contains(">Event\u{A0}\(delivery.eventID)<") == shown.contains(delivery),
+            "\(query)")
         }
       }
       #expect(try await browser.get("/admin/webhooks?outcome=lost").status == 400)
@@ -238,7 +240,7 @@ struct SetupPageTests {
         latest.text.firstMatch(of: /href=\x22(\/admin\/webhooks[^\x22]*)\x22 rel=\x22next/)?.1)
       let older = try await browser.get(String(next).replacing("&amp;", with: "&"))
       for delivery in [first, second] {
-        let text = ">Event \(delivery.eventID)<"
+        let text = ">Event\u{A0}\(delivery.eventID)<"
         #expect(latest.contains(text) != older.contains(text))
       }
       #expect(page.contains(#"Webhooks <span class="count">1</span>"#))
@@ -279,7 +281,7 @@ struct SetupPageTests {
       try await webhooks.log(attempt(second, "Down again."))
       browser = try await AdminBrowser.loggedIn(api)
       let retried = try await browser.get("/admin/webhooks")
-      #expect(retried.text.matches(of: />Event \d+</).count == 2)
+      #expect(retried.text.matches(of: />Event\u{A0}\d+</).count == 2)
       #expect(retried.contains("2 attempts, 120 ms, next attempt \(Moment(now + .hours(2)).text)"))
       #expect(retried.contains(">Retrying<") && retried.contains("120 ms: Still down."))
       // A delivery says what came before it.
