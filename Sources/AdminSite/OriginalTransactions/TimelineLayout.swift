@@ -185,9 +185,9 @@ extension TimelinePicture {
     let inner = max(height - 2 * span.inset, 1)
     let percent = max(axis.percent(span.until) - left, narrowest)
     var span = span
-    // Some 7 pixels per character and 5 on both sides.
+    // Some 6.5 pixels per character, and 5 before it.
     let room = percent / 100 * Double(width)
-    func fits(_ label: String) -> Bool { room >= Double(7 * label.count + 10) }
+    func fits(_ label: String) -> Bool { room >= 6.5 * Double(label.count) + 5 }
     span.label = span.label.flatMap { label in
       let letter = String(label.prefix { $0 != " " })
       // Else an owner's letter.

@@ -150,6 +150,8 @@ struct QueueController: Controller {
         hasFailed: outcome.map { $0 == "failed" }, type: type,
         before: last.map { ($0.at, $0.id) }, limit: part.limit + 1)
     ) { TimedCursor(at: $0.attempts[0].at, id: $0.attempts[0].eventID) }
+    // One width for all, so that the columns behind it are straight.
+    let digits = deliveries.map { "\($0.attempts[0].eventID)".count }.max() ?? 0
     func count(_ label: String, _ number: Int, href: String? = nil) -> Property {
       Property(label, ChartUnit.count.text(Int64(number)), href: href)
     }
@@ -177,7 +179,9 @@ struct QueueController: Controller {
         deliveries: isUnused
           ? nil
           : ActionList(
-            id: "deliveries", action: AdminURL.webhooks, rows: deliveries.map(row), paging: paging,
+            id: "deliveries", action: AdminURL.webhooks,
+            rows: deliveries.map { row($0, digits: digits) },
+            paging: paging,
             buttonLabel: "Redeliver", buttonValue: "redeliver",
             emptyText: query.isEmpty ? "No deliveries yet." : "No deliveries for these filters.")
       ), "webhooks")
@@ -216,8 +220,10 @@ struct QueueController: Controller {
       then: AdminURL.webhooks, request, context)
   }
 
-  private func row(_ logged: LoggedDelivery) -> ActionList.Row {
+  private func row(_ logged: LoggedDelivery, digits: Int) -> ActionList.Row {
     let attempt = logged.attempts[0]
+    let number = "\(attempt.eventID)"
+    let padding = String(repeating: "\u{A0}", count: digits - number.count)
     let isTest = attempt.eventID == 0
     let badge =
       attempt.failure == nil
@@ -227,7 +233,7 @@ struct QueueController: Controller {
         : Badge(text: "Retrying", tone: Tone.warning)
     var row = row(
       "\(attempt.eventID)", logged.type ?? (isTest ? WebhookAttempt.test : "Deleted event"),
-      isTest ? "" : "Event\u{A0}\(attempt.eventID)", fault: attempt.failure, since: attempt.at,
+      isTest ? "" : "Event\u{A0}\(padding)\(number)", fault: attempt.failure, since: attempt.at,
       attempts: logged.attempts.count, badges: [badge], account: logged.accountID)
     // What is no longer kept can't be sent again.
     if logged.body == nil { row.value = nil }
