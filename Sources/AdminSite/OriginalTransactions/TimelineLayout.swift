@@ -185,9 +185,10 @@ extension TimelinePicture {
     let inner = max(height - 2 * span.inset, 1)
     let percent = max(axis.percent(span.until) - left, narrowest)
     var span = span
-    // Some 6.5 pixels per character, and 5 before it.
+    // Some 6.5 pixels per character, and 5 before it; a caption may end beyond its span.
+    let perCharacter = span.isCaption ? 5 : 6.5
     let room = percent / 100 * Double(width)
-    func fits(_ label: String) -> Bool { room >= 6.5 * Double(label.count) + 5 }
+    func fits(_ label: String) -> Bool { room >= perCharacter * Double(label.count) + 5 }
     span.label = span.label.flatMap { label in
       let letter = String(label.prefix { $0 != " " })
       // Else an owner's letter.
