@@ -133,12 +133,18 @@ struct AccessPeriods: Sendable {
   /// Gaps that are named; of several more, the latest.
   private static let mostGaps = 3
 
+  /// The times that are named, and how many come before them.
+  private static func latest<Time>(_ times: [Time]) -> (rest: Int, named: ArraySlice<Time>) {
+    let rest = times.count > mostGaps + 1 ? times.count - mostGaps : 0
+    return (rest, times.dropFirst(rest))
+  }
+
   /// For example `No access to pro: 27 Aug 2026 to 16 Sep 2026 (payment failed).`; nil without a gap.
   func gapsInWords(at now: Timestamp) -> String? {
     let gaps = gaps(at: now)
     guard !gaps.isEmpty else { return nil }
-    let rest = gaps.count > Self.mostGaps + 1 ? gaps.count - Self.mostGaps : 0
-    let named = gaps.dropFirst(rest).map { "\(Self.time(of: $0)) (\($0.cause))" }
+    let (rest, latest) = Self.latest(gaps)
+    let named = latest.map { "\(Self.time(of: $0)) (\($0.cause))" }
     return "No access to \(entitlement): "
       + ((rest > 0 ? ["\(Count.text(rest, "earlier gap"))"] : []) + named)
       .joined(separator: "; ") + "."
@@ -149,9 +155,8 @@ struct AccessPeriods: Sendable {
   static func lateInWords(_ all: [AccessPeriods]) -> [String] {
     var sentences: [(times: String, entitlements: [String])] = []
     for periods in all where !periods.late.isEmpty {
-      let late = periods.late
-      let rest = late.count > mostGaps + 1 ? late.count - mostGaps : 0
-      let named = late.dropFirst(rest).map { "\($0.from.dayName) to \($0.until.dayName)" }
+      let (rest, latest) = latest(periods.late)
+      let named = latest.map { "\($0.from.dayName) to \($0.until.dayName)" }
       let times =
         named.joined(separator: "; ")
         + (rest > 0 ? "; and \(Count.text(rest, "earlier time"))" : "")

@@ -22,16 +22,12 @@ struct LocatedCharge: Sendable {
   /// The account that owned an unclaimed charge, or the latest one before it; nil for one that was
   /// erased.
   fileprivate var lastOwner: String? {
-    var last: OriginalTransaction.RecordedDecision? = report.recorded
     guard report.recorded.decision.owner == nil else { return nil }
-    while let recorded = last {
-      if let account = recorded.decision.owner ?? recorded.losses.last?.account {
-        return original.line.history.erasures[account] == nil ? original.names[account] : nil
-      }
-      // Earlier charges come before later ones, so this ends.
-      last = recorded.decision.renewal.previous.flatMap { original.line.decisions[$0] }
+    let account =
+      report.recorded.losses.last?.account ?? original.lastOwner(before: report.charge.id)
+    return account.flatMap { account in
+      original.line.history.erasures[account] == nil ? original.names[account] : nil
     }
-    return nil
   }
 
   /// The owner of the latest charge, if that is another one.
@@ -60,6 +56,13 @@ struct OwnershipController: ActionController {
     let (report, id) = (located.report, located.report.charge.id)
     let subject = PageLink(label: id.line.originalTransactionID.rawValue, href: id.href)
     let advice = try await advice(on: located)
+    if isRelease {
+      return ActionForm(
+        title: "Release charge", action: id.href(form: "release"),
+        lead: "Removes this charge from its owner. It stays unclaimed until an app submits it.",
+        properties: report.facts, advice: advice, buttonLabel: "Release", isDanger: true,
+        subject: subject, consequences: try await consequences(of: located, to: nil))
+    }
     let receiver = report.ownerAccountID == nil ? "an account" : "another account"
     var field = FormField.account(
       .accountID, "New owner",
@@ -73,22 +76,16 @@ struct OwnershipController: ActionController {
     {
       (field.value, field.hint) = (last, "The last owner. \(field.hint ?? "")")
     }
-    return isRelease
-      ? ActionForm(
-        title: "Release charge", action: id.href(form: "release"),
-        lead: "Removes this charge from its owner. It stays unclaimed until an app submits it.",
-        properties: report.facts, advice: advice, buttonLabel: "Release", isDanger: true,
-        subject: subject, consequences: try await consequences(of: located, to: nil))
-      : ActionForm(
-        title: report.transferTitle(isLatest: located.isLatestOfSubscription),
-        action: id.href(form: "transfer"),
-        lead: located.isLatestOfSubscription
-          ? "Assigns the latest charge of this subscription, and with it the renewals, to "
-            + "\(receiver), overriding the ownership rule."
-          : "Assigns this charge alone to \(receiver), overriding the ownership rule.",
-        properties: report.facts, advice: advice,
-        fields: [field], buttonLabel: report.ownerAccountID == nil ? "Assign" : "Transfer",
-        subject: subject)
+    return ActionForm(
+      title: report.transferTitle(isLatest: located.isLatestOfSubscription),
+      action: id.href(form: "transfer"),
+      lead: located.isLatestOfSubscription
+        ? "Assigns the latest charge of this subscription, and with it the renewals, to "
+          + "\(receiver), overriding the ownership rule."
+        : "Assigns this charge alone to \(receiver), overriding the ownership rule.",
+      properties: report.facts, advice: advice,
+      fields: [field], buttonLabel: report.ownerAccountID == nil ? "Assign" : "Transfer",
+      subject: subject)
   }
 
   /// How to undo the override that decides the owner, and what an erasure leaves to do.

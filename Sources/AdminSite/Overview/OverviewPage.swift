@@ -14,8 +14,9 @@ struct OverviewPageController: Controller {
       return .redirect(to: AdminURL.customers, type: .normal)
     }
     async let faults = checkup.recentFaults()
+    async let isHistoryKnown = ledger.maintenance.hasComparedNotifications()
     var answers = await OverviewAnswers.ask(api.reportCoordinator)
-    answers.isHistoryUnknown = try await !ledger.maintenance.hasComparedNotifications()
+    answers.isHistoryUnknown = try await !isHistoryKnown
     var context = context
     context.admin.faults = await faults
     var frame = try await pages.frame("Overview", at: AdminURL.overview, context)

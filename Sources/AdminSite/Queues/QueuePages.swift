@@ -44,7 +44,7 @@ struct QueueController: Controller {
       (
         page: frame,
         waiting: PageRenderer.bounded(count).map {
-          "\($0) paid \(count == 1 ? "charge gives" : "charges give") nobody access\(since ?? "")."
+          "\($0) paid \(count == 1 ? "charge gives" : "charges give") no account access\(since ?? "")."
         },
         lists: lists.map { list in
           (
@@ -429,12 +429,19 @@ private struct LastOwners: Sendable {
 
   func owner(of unclaimed: UnclaimedCharge) -> PageLink? {
     if let owner = unclaimed.lastOwner { return .account(names[owner] ?? "erased") }
-    guard let original = originals[unclaimed.charge.line],
-      let position = original.rule.position(of: unclaimed.charge)
-    else { return nil }
-    return original.rule.charges[..<position].reversed().lazy
-      .compactMap { original.line.decisions[$0.id]?.decision.owner }
-      .first.flatMap { original.names[$0] }.map(PageLink.account)
+    guard let original = originals[unclaimed.charge.line] else { return nil }
+    return original.lastOwner(before: unclaimed.charge).flatMap { original.names[$0] }
+      .map(PageLink.account)
+  }
+}
+
+extension RecordedOriginalTransaction {
+  /// The owner of the latest charge before one that has an owner.
+  func lastOwner(before charge: Charge.ID) -> AccountKey? {
+    rule.position(of: charge).flatMap { position in
+      rule.charges[..<position].reversed().lazy
+        .compactMap { line.decisions[$0.id]?.decision.owner }.first
+    }
   }
 }
 

@@ -250,7 +250,7 @@ struct AccountSentenceTests {
       api.live(until: 22)
       var browser = try await AdminBrowser.loggedIn(api)
       let queue = try await browser.get("/admin/unclaimed")
-      #expect(queue.contains("1 paid charge gives nobody access, since "))
+      #expect(queue.contains("1 paid charge gives no account access, since "))
       #expect(try await browser.get("/admin").contains("(oldest: 2 days"))
     }
   }

@@ -208,7 +208,7 @@ struct AdminActionTests {
       let badge = #"Unclaimed charges <span class="count">1</span>"#
       #expect(page.contains(badge) && !page.contains("Period ended since"))
       #expect(page.contains(">paid until 1 Feb 2026 <"))
-      #expect(page.contains("1 paid charge gives nobody access, since "))
+      #expect(page.contains("1 paid charge gives no account access, since "))
       #expect(try await browser.get("/admin").contains("<strong>1 unclaimed charge</strong>"))
       // Later there is no access left to give.
       api.live(until: 40)
@@ -216,7 +216,7 @@ struct AdminActionTests {
       let later = try await browser.get("/admin/unclaimed")
       #expect(later.contains(">\(id)</a>") && later.contains("<h2>Period ended since</h2>"))
       #expect(later.contains(#">ended 1 Feb 2026 <span class="note">unclaimed since "#))
-      #expect(!later.contains(badge) && !later.contains("nobody access"))
+      #expect(!later.contains(badge) && !later.contains("no account access"))
       #expect(!later.contains("Needs attention") && !later.contains("No unclaimed charges."))
       #expect(try await !browser.get("/admin").contains("unclaimed charge</strong>"))
       for query in ["after=x", "ended_after=x", "historical_after=x", "limit=0"] {
